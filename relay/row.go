@@ -1,0 +1,72 @@
+package relay
+
+import "time"
+
+// Row is one outbox row as the claim read it. All values are PostgreSQL's text output.
+type Row struct {
+	ID      string
+	Version string // the row's xmin: what a stamp compares
+	// EventID, OrderingKey, Payload and Headers are nil where the column is NULL or not there.
+	EventID     *string
+	Kind        string // NULL is the empty kind
+	OrderingKey *string
+	Payload     *string
+	Headers     *string
+	// Values holds the columns that templates name, by their SQL name; nil is NULL.
+	Values map[string]*string
+
+	Attempts   int   // charged tries so far
+	Unknowns   int   // tries whose outcome was unknown, counted apart
+	Crashes    int   // times that it came back from a dead process
+	Generation int64 // above zero after a republish
+}
+
+// Column is one column of an outbox table.
+type Column struct {
+	Name string // as in the catalog, unquoted
+	Type string // format_type(atttypid, -1)
+	// NotNull is the column's constraint.
+	NotNull bool
+}
+
+// delivery is one claimed row on its way from claim to stamp. It is owned by one
+// stage at a time, so it has no lock.
+type delivery struct {
+	row   Row
+	table *Table
+	claim int64 // the row of pgrelay.claims that holds it
+	route int   // index into the outbox's routes
+	msg   *Message
+	// line names the ordering key's line at its destination; empty for a message without order.
+	line string
+	size int64 // bytes that it is counted with while in flight
+
+	committed time.Time // commit time from the stream, by the server's clock; zero if the poller brought it
+	source    string    // "stream" or "poller"
+	lsn       uint64    // LSN of the commit that brought it; 0 from the poller
+
+	verdict verdict // set when it leaves the publish stage
+}
+
+// verdict is what the stamp does with a delivery.
+type verdict struct {
+	kind   verdictKind
+	delay  time.Duration // until the next try, for retry and unknown
+	reason string
+	detail string
+}
+
+type verdictKind uint8
+
+const (
+	// verdictBack releases the row as it was.
+	verdictBack verdictKind = iota
+	// verdictDelivered marks the row published.
+	verdictDelivered
+	// verdictRetry charges an attempt and waits for delay.
+	verdictRetry
+	// verdictUnknown waits for delay, counts an unknown outcome and charges nothing.
+	verdictUnknown
+	// verdictDead takes the row out of the pending set with its reason.
+	verdictDead
+)
