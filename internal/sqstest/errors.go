@@ -33,8 +33,8 @@ func missingParameter(name string) *apiError {
 	return refuse("MissingRequiredParameterException", "The request must contain the parameter %s.", name)
 }
 
-// queryCodes are the shapes whose older spelling differs. The two unmodelled ones are
-// known by their code; their shape is unverified.
+// queryCodes are the shapes whose older spelling differs. Those that end in Exception are
+// not in the SDK's model.
 var queryCodes = map[string]string{
 	"BatchEntryIdsNotDistinct":          "AWS.SimpleQueueService.BatchEntryIdsNotDistinct",
 	"BatchRequestTooLong":               "AWS.SimpleQueueService.BatchRequestTooLong",
@@ -54,8 +54,11 @@ var queryCodes = map[string]string{
 	"KmsNotFound":                       "KMS.NotFoundException",
 	"KmsOptInRequired":                  "KMS.OptInRequired",
 	"KmsThrottled":                      "KMS.ThrottlingException",
+	"AccessDeniedException":             "AccessDenied",
 	"InvalidParameterValueException":    "InvalidParameterValue",
 	"MissingRequiredParameterException": "MissingParameter",
+	"SerializationException":            "MalformedInput",
+	"UnknownOperationException":         "InvalidAction",
 }
 
 func codeOf(shape string) string {
@@ -77,10 +80,15 @@ func shapeOf(code string) string {
 
 func statusOf(shape string) int {
 	switch shape {
-	case "OverLimit", "PurgeQueueInProgress":
+	case "OverLimit", "PurgeQueueInProgress", "RequestThrottled", "InvalidSecurity", "KmsOptInRequired",
+		"AccessDeniedException", "InvalidClientTokenId", "SignatureDoesNotMatch", "ExpiredToken":
 		return http.StatusForbidden
-	case "ResourceNotFoundException":
+	case "ResourceNotFoundException", "ReceiptHandleIsInvalid", "InvalidAddress":
 		return http.StatusNotFound
+	case "InternalFailure", "InternalError":
+		return http.StatusInternalServerError
+	case "ServiceUnavailable":
+		return http.StatusServiceUnavailable
 	}
 	return http.StatusBadRequest
 }

@@ -51,7 +51,7 @@ func (q *queue) current() settings {
 }
 
 // accept stores messages in their order and returns a receipt for each. A duplicate gets
-// the receipt of the first one; whether AWS does so is unverified.
+// the receipt of the first one; recordings of AWS say so, its documentation doesn't.
 func (q *queue) accept(clock func() time.Time, messages []*outgoing) []receipt {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -80,13 +81,7 @@ func (s *Server) Advance(d time.Duration) {
 // CreateQueue makes a queue, or leaves the one of that name as it is, and returns its URL.
 // A name that ends in .fifo makes a FIFO queue. It panics on a name or attribute that AWS refuses.
 func (s *Server) CreateQueue(name string, attrs map[string]string) string {
-	all := maps.Clone(attrs)
-	if strings.HasSuffix(name, ".fifo") {
-		if all == nil {
-			all = map[string]string{}
-		}
-		all["FifoQueue"] = "true"
-	}
+	all := withType(name, attrs)
 	if err := checkNewQueue(name, all); err != nil {
 		panic(fmt.Sprintf("sqstest: creating queue %s: %v", name, err))
 	}
@@ -96,6 +91,19 @@ func (s *Server) CreateQueue(name string, attrs map[string]string) string {
 		s.addQueue(name, all)
 	}
 	return s.queueURL(name)
+}
+
+// CheckQueueName says whether CreateQueue takes a name.
+func CheckQueueName(name string) error { return checkNewQueue(name, withType(name, nil)) }
+
+// withType adds the attribute that a FIFO queue needs.
+func withType(name string, attrs map[string]string) map[string]string {
+	all := map[string]string{}
+	if strings.HasSuffix(name, ".fifo") {
+		all["FifoQueue"] = "true"
+	}
+	maps.Copy(all, attrs)
+	return all
 }
 
 // DeleteQueue removes a queue with what waits in it. Messages still tells what it
@@ -123,7 +131,7 @@ func (s *Server) Count(name string) int {
 func (s *Server) Deduplicated(name string) int { return s.journal(name).swallowed() }
 
 // Wait returns once a queue has accepted n messages in all; the queue need not exist
-// yet. It fails with the cause of the end of ctx.
+// yet. It fails with the cause of the end of ctx, and when the server closes.
 func (s *Server) Wait(ctx context.Context, name string, n int) error {
 	j := s.journal(name)
 	for {
@@ -135,6 +143,8 @@ func (s *Server) Wait(ctx context.Context, name string, n int) error {
 		case <-grown:
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for message %d of %s, having %d: %w", n, name, have, context.Cause(ctx))
+		case <-s.closed:
+			return fmt.Errorf("waiting for message %d of %s, having %d: %w", n, name, have, net.ErrClosed)
 		}
 	}
 }
