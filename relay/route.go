@@ -1,0 +1,61 @@
+package relay
+
+import (
+	"fmt"
+	"strings"
+
+	"pgrelay/internal/config"
+)
+
+// routeCase is an SQL expression of the 0-based index of the first route that takes a
+// kind, -1 if none does. kindExpr is an expression of type text. Bytes are compared
+// (COLLATE "C"), whatever the column's collation; matchKind is the same rule in Go.
+func routeCase(routes []config.Route, kindExpr string) string {
+	kind := fmt.Sprintf(`COALESCE(%s, '') COLLATE "C"`, kindExpr)
+	var sql strings.Builder
+	sql.WriteString("CASE")
+	for i, route := range routes {
+		operator, operand := "=", route.Kind
+		if strings.Contains(route.Kind, "*") {
+			operator, operand = "LIKE", likePattern.Replace(route.Kind)
+		}
+		fmt.Fprintf(&sql, " WHEN %s %s %s THEN %d", kind, operator, stringLiteral(operand), i)
+	}
+	if len(routes) == 0 {
+		return "-1"
+	}
+	sql.WriteString(" ELSE -1 END")
+	return sql.String()
+}
+
+// likePattern makes a LIKE pattern of a kind's pattern; backslash is LIKE's default escape.
+var likePattern = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`)
+
+// stringLiteral quotes text for SQL, the same under either standard_conforming_strings.
+func stringLiteral(text string) string {
+	quoted := "'" + strings.ReplaceAll(text, "'", "''") + "'"
+	if strings.Contains(text, `\`) {
+		quoted = "E" + strings.ReplaceAll(quoted, `\`, `\\`)
+	}
+	return quoted
+}
+
+// matchKind says whether a route's pattern takes a kind: `*` is any run of characters,
+// also none, and everything else stands for itself.
+func matchKind(pattern, kind string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == kind
+	}
+	rest, ok := strings.CutPrefix(kind, parts[0])
+	if !ok {
+		return false
+	}
+	last := parts[len(parts)-1]
+	for _, part := range parts[1 : len(parts)-1] { // the leftmost place leaves the most for the others
+		if _, rest, ok = strings.Cut(rest, part); !ok {
+			return false
+		}
+	}
+	return strings.HasSuffix(rest, last)
+}
