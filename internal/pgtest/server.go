@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -47,6 +48,7 @@ type Server struct {
 	port      int
 	process   *postmaster // nil while stopped
 	databases atomic.Int64
+	migrated  func() error // makes the template database once
 }
 
 // defaults suit tests: logical decoding works, there is room for many of them at
@@ -72,6 +74,7 @@ func StartServer(t testing.TB, opts Options) *Server {
 
 func newServer(opts Options) (_ *Server, err error) {
 	s := &Server{}
+	s.migrated = sync.OnceValue(s.makeMigrated)
 	if s.bin, err = binDir(); err != nil {
 		return nil, err
 	}
