@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -13,10 +14,9 @@ type call struct {
 	mark  uint64 // acceptances when it began
 	epoch int    // of the breaker when it began
 
+	stale   bool     // nothing was sent: the lead was not fresh, or run ended
 	results []Result // one per row of batch
-	sent    []int    // which rows were in the call: neither refused by Check nor held back
 	fault   *Fault
-	stale   bool // the lead was not fresh or run ended: nothing was sent
 }
 
 // make makes the call and settles its rows. Their outcomes are settled before their
@@ -48,37 +48,20 @@ func (d *destination) make(ctx context.Context, c *call) {
 
 // publish fills in the results.
 func (d *destination) publish(ctx context.Context, c *call) {
-	c.results = make([]Result, len(c.batch))
-	msgs := make([]*Message, 0, len(c.batch))
+	if c.stale = ctx.Err() != nil || !d.cfg.maySend(); c.stale {
+		c.results = slices.Repeat([]Result{{Outcome: OutcomeBack}}, len(c.batch))
+		return
+	}
+	msgs := make([]*Message, len(c.batch))
 	for i, it := range c.batch {
-		if err := d.cfg.pub.Check(it.msg); err != nil {
-			c.results[i] = rejected(err)
-			continue
-		}
-		msgs, c.sent = append(msgs, it.msg), append(c.sent, i)
-	}
-	if len(msgs) == 0 {
-		return
-	}
-	if ctx.Err() != nil || !d.cfg.maySend() {
-		c.stale = true
-		for _, i := range c.sent {
-			c.results[i] = Result{Outcome: OutcomeBack}
-		}
-		c.sent = nil
-		return
+		msgs[i] = it.msg
 	}
 	limited, cancel := context.WithTimeout(ctx, d.cfg.timeout)
 	defer cancel()
-	answers, fault := d.cfg.pub.Publish(limited, msgs)
-	c.fault = fault
-	for n, i := range c.sent {
-		if len(answers) == len(msgs) {
-			c.results[i] = answers[n]
-			continue
-		}
-		c.results[i] = Result{Outcome: OutcomeUnknown, Reason: "bad_answer",
-			Detail: fmt.Sprintf("the publisher gave %d results for %d messages", len(answers), len(msgs))}
+	c.results, c.fault = d.cfg.pub.Publish(limited, msgs)
+	if got := len(c.results); got != len(msgs) {
+		c.results = slices.Repeat([]Result{{Outcome: OutcomeUnknown, Reason: "bad_answer",
+			Detail: fmt.Sprintf("the publisher gave %d results for %d messages", got, len(msgs))}}, len(msgs))
 	}
 }
 
@@ -102,11 +85,11 @@ func (d *destination) judge(ctx context.Context, c *call, now time.Time) {
 	}
 }
 
-// tally counts the results of what was sent.
+// tally counts the results.
 func (c *call) tally() tally {
 	var t tally
-	for _, i := range c.sent {
-		switch r := c.results[i]; r.Outcome {
+	for _, r := range c.results {
+		switch r.Outcome {
 		case OutcomeDelivered:
 			t.delivered++
 			t.answered++
@@ -122,10 +105,11 @@ func (c *call) tally() tally {
 
 // measure counts a call's results.
 func (d *destination) measure(c *call, now time.Time) {
-	m, name := d.cfg.metrics, d.cfg.name
-	if len(c.sent) > 0 {
-		m.batch.WithLabelValues(name).Observe(float64(len(c.sent)))
+	if c.stale {
+		return
 	}
+	m, name := d.cfg.metrics, d.cfg.name
+	m.batch.WithLabelValues(name).Observe(float64(len(c.batch)))
 	delivered := 0
 	for i, it := range c.batch {
 		r := c.results[i]
@@ -135,7 +119,6 @@ func (d *destination) measure(c *call, now time.Time) {
 			if !it.committed.IsZero() {
 				m.endToEnd.WithLabelValues(name, it.source).Observe(max(0, now.Sub(it.committed).Seconds()))
 			}
-		case c.stale && r.Outcome == OutcomeBack:
 		case c.fault != nil && r.Outcome == OutcomeBack:
 			m.failures.WithLabelValues(name, c.fault.Reason).Inc()
 		default:
