@@ -35,6 +35,7 @@ type delivery struct {
 	row   Row
 	table *Table
 	claim int64 // the row of pgrelay.claims that holds it
+	epoch int64 // the lead in which it was claimed
 	route int   // index into the outbox's routes
 	msg   *Message
 	// line names the ordering key's line at its destination; empty for a message without order.
@@ -45,7 +46,14 @@ type delivery struct {
 	source    string    // "stream" or "poller"
 	lsn       uint64    // LSN of the commit that brought it; 0 from the poller
 
+	had     bool    // a failures row was there: the stamp has to look for it
+	unsent  bool    // died before any call: charges no attempt
 	verdict verdict // set when it leaves the publish stage
+}
+
+// lineKey names the line of a delivery that has one.
+func (d *delivery) lineKey() lineKey {
+	return lineKey{d.table, *d.row.OrderingKey, d.table.sinks[d.route]}
 }
 
 // verdict is what the stamp does with a delivery.

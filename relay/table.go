@@ -1,9 +1,295 @@
 package relay
 
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"pgrelay/internal/config"
+)
+
 // Table is one outbox table as the relay found it in the catalog. It is immutable
 // and safe for concurrent use.
 type Table struct {
 	// Name is the qualified name, quoted where SQL needs it; it names the outbox in
 	// claims, failures, logs and metrics.
 	Name string
+	// Schema and Relation are the same name in parts, unquoted.
+	Schema, Relation string
+	OID              uint32
+	Partitioned      bool
+	// Columns are all columns of the table, in its order.
+	Columns []Column
+	// IDColumn is the key's column.
+	IDColumn Column
+	// SequenceKey says that the key is an integer from a sequence or identity, so that its
+	// order is the order of insertion.
+	SequenceKey bool
+
+	cfg     config.Outbox
+	names   mapping
+	orderBy []string // columns, unquoted; empty: the key
+	// sinks maps a route to its destination's index; ordered says which routes keep order.
+	sinks   []int
+	ordered []bool
+	builder *builder
+	sql     statements
 }
+
+// Sink is what a table needs to know of a destination.
+type Sink struct {
+	Name    string
+	Ordered bool
+	// FIFO destinations deduplicate by event id, which must then be unique.
+	FIFO bool
+}
+
+// mapping holds the table's names for ours, unquoted; empty where the table has no such column.
+type mapping struct {
+	id, publishedAt, deadAt, eventID, eventType, orderingKey string
+	payload, headers, availableAt, createdAt                 string
+}
+
+// TableError says what is wrong with an outbox table and how to mend it.
+type TableError struct {
+	Table  string
+	Detail string
+	Hint   string // a statement or a change of the configuration
+}
+
+// Error implements error.
+func (e *TableError) Error() string {
+	if e.Hint == "" {
+		return fmt.Sprintf("outbox %s: %s", e.Table, e.Detail)
+	}
+	return fmt.Sprintf("outbox %s: %s; %s", e.Table, e.Detail, e.Hint)
+}
+
+// OpenTable looks an outbox up in the catalog and checks that it has what its
+// configuration needs. Everything that is wrong is a *TableError, joined; any other error
+// is the connection's. sinks are all destinations; their order gives their indexes.
+func OpenTable(ctx context.Context, conn *pgx.Conn, cfg config.Outbox, sinks []Sink) (*Table, error) {
+	t := &Table{cfg: cfg}
+	if err := t.find(ctx, conn); err != nil {
+		return nil, err
+	}
+	keys, err := t.readColumns(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	problems := t.mapColumns(cfg.Columns)
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	problems = append(problems, t.route(sinks)...)
+	problems = append(problems, t.checkKey(keys)...)
+	if t.builder, err = newBuilder(t.Name, cfg.Routes, t.Columns, t.IDColumn); err != nil {
+		problems = append(problems, err)
+	} else {
+		problems = append(problems, t.checkOrder(sinks, keys)...)
+	}
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	t.sql = newStatements(t)
+	return t, nil
+}
+
+func (t *Table) find(ctx context.Context, conn *pgx.Conn) error {
+	var kind string
+	err := conn.QueryRow(ctx, `
+		SELECT c.oid, n.nspname, c.relname, c.relkind::text, format('%I.%I', n.nspname, c.relname)
+		  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+		 WHERE c.oid = pg_catalog.to_regclass($1)`, t.cfg.Table).
+		Scan(&t.OID, &t.Schema, &t.Relation, &kind, &t.Name)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return &TableError{t.cfg.Table, "there is no such table, or this role may not see it",
+			"check outboxes.table (schema.table, quoted as in SQL), the database and USAGE on the schema"}
+	case err != nil:
+		return fmt.Errorf("looking up outbox %s: %w", t.cfg.Table, err)
+	case kind != "r" && kind != "p":
+		return &TableError{t.Name, "it is not a table (a view, foreign table or other relation has no inserts to relay)",
+			"name the table that the rows are inserted into"}
+	}
+	t.Partitioned = kind == "p"
+	return nil
+}
+
+// keyFacts is what the catalog says about the columns that serve as keys.
+type keyFacts struct {
+	indexed  map[string]bool // leading column of a valid index
+	unique   map[string]bool // alone unique
+	sequence map[string]bool // identity, or default nextval
+}
+
+func (t *Table) readColumns(ctx context.Context, conn *pgx.Conn) (keyFacts, error) {
+	facts := keyFacts{map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	rows, err := conn.Query(ctx, `
+		SELECT a.attname, pg_catalog.format_type(a.atttypid, -1), a.attnotnull,
+		       a.attidentity <> '' OR coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%', false),
+		       EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = a.attrelid AND i.indisvalid
+		                  AND i.indkey[0] = a.attnum AND i.indpred IS NULL),
+		       EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = a.attrelid AND i.indisvalid AND i.indisunique
+		                  AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum AND i.indpred IS NULL)
+		  FROM pg_catalog.pg_attribute a
+		  LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+		 WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, t.OID)
+	if err != nil {
+		return facts, fmt.Errorf("reading columns of %s: %w", t.Name, err)
+	}
+	var c Column
+	var sequence, indexed, unique bool
+	_, err = pgx.ForEachRow(rows, []any{&c.Name, &c.Type, &c.NotNull, &sequence, &indexed, &unique}, func() error {
+		t.Columns = append(t.Columns, c)
+		facts.sequence[c.Name], facts.indexed[c.Name], facts.unique[c.Name] = sequence, indexed, unique
+		return nil
+	})
+	if err != nil {
+		return facts, fmt.Errorf("reading columns of %s: %w", t.Name, err)
+	}
+	return facts, nil
+}
+
+// mapColumns resolves our column names to the table's and joins what is missing.
+func (t *Table) mapColumns(c config.Columns) (problems []error) {
+	for _, m := range []struct {
+		key, given string
+		to         *string
+		required   bool
+	}{
+		{"id", c.ID, &t.names.id, true},
+		{"published_at", c.PublishedAt, &t.names.publishedAt, true},
+		{"dead_at", c.DeadAt, &t.names.deadAt, false},
+		{"event_id", c.EventID, &t.names.eventID, false},
+		{"event_type", c.EventType, &t.names.eventType, false},
+		{"ordering_key", c.OrderingKey, &t.names.orderingKey, false},
+		{"payload", c.Payload, &t.names.payload, false},
+		{"headers", c.Headers, &t.names.headers, false},
+		{"available_at", c.AvailableAt, &t.names.availableAt, false},
+		{"created_at", c.CreatedAt, &t.names.createdAt, false},
+	} {
+		name := m.given
+		if name == "" {
+			name = m.key
+		}
+		if _, ok := t.column(name); ok {
+			*m.to = name
+			continue
+		}
+		switch {
+		case m.given != "":
+			problems = append(problems, &TableError{t.Name, fmt.Sprintf("columns.%s: there is no column %q", m.key, name),
+				"its columns are " + t.columnList()})
+		case m.required:
+			problems = append(problems, &TableError{t.Name, fmt.Sprintf("there is no column %q", name),
+				fmt.Sprintf("map it with columns: {%s: …}; its columns are %s", m.key, t.columnList())})
+		}
+	}
+	for _, name := range t.cfg.OrderBy {
+		if _, ok := t.column(name); !ok {
+			problems = append(problems, &TableError{t.Name, fmt.Sprintf("order_by: there is no column %q", name),
+				"its columns are " + t.columnList()})
+		}
+	}
+	t.orderBy = t.cfg.OrderBy
+	if len(t.orderBy) == 1 && t.orderBy[0] == t.names.id {
+		t.orderBy = nil
+	}
+	t.IDColumn, _ = t.column(t.names.id)
+	return problems
+}
+
+func (t *Table) column(name string) (Column, bool) {
+	i := slices.IndexFunc(t.Columns, func(c Column) bool { return c.Name == name })
+	if i < 0 {
+		return Column{}, false
+	}
+	return t.Columns[i], true
+}
+
+func (t *Table) columnList() string {
+	names := make([]string, len(t.Columns))
+	for i, c := range t.Columns {
+		names[i] = c.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// route resolves the routes' destinations and decides which of them keep order.
+func (t *Table) route(sinks []Sink) (problems []error) {
+	for _, r := range t.cfg.Routes {
+		i := slices.IndexFunc(sinks, func(s Sink) bool { return s.Name == r.To })
+		if i < 0 {
+			problems = append(problems, &TableError{t.Name, fmt.Sprintf("route to %q: there is no such destination", r.To), ""})
+			continue
+		}
+		t.sinks = append(t.sinks, i)
+		t.ordered = append(t.ordered, sinks[i].Ordered && r.Order != "none" && t.names.orderingKey != "")
+	}
+	return problems
+}
+
+// checkKey wants an index that finds a row by its key: every claim and stamp goes by it.
+func (t *Table) checkKey(facts keyFacts) (problems []error) {
+	id := t.names.id
+	t.SequenceKey = facts.sequence[id] && slices.Contains([]string{"smallint", "integer", "bigint"}, t.IDColumn.Type)
+	switch {
+	case !facts.indexed[id]:
+		problems = append(problems, &TableError{t.Name, fmt.Sprintf("no index begins with the key %q, so every claim would read the whole table", id),
+			fmt.Sprintf("run: CREATE UNIQUE INDEX CONCURRENTLY ON %s (%s)", t.Name, quote(id))})
+	case !facts.unique[id] && !t.Partitioned:
+		// A partitioned table cannot declare it without its partition key.
+		problems = append(problems, &TableError{t.Name, fmt.Sprintf("the key %q is not unique", id),
+			fmt.Sprintf("run: CREATE UNIQUE INDEX CONCURRENTLY ON %s (%s)", t.Name, quote(id))})
+	}
+	return problems
+}
+
+// checkOrder refuses ordered routes that could not keep what G3 promises.
+func (t *Table) checkOrder(sinks []Sink, facts keyFacts) (problems []error) {
+	for i, r := range t.cfg.Routes {
+		if !sinks[t.sinks[i]].FIFO {
+			continue
+		}
+		if problem := t.checkIdentity(r, facts); problem != nil {
+			problems = append(problems, problem)
+		}
+		if r.Order == "none" {
+			continue
+		}
+		if !t.SequenceKey && len(t.orderBy) == 0 {
+			problems = append(problems, &TableError{t.Name,
+				fmt.Sprintf("route %q goes to a FIFO queue, but the key %q (%s) is not an integer from a sequence, so it gives no order", r.Kind, t.names.id, t.IDColumn.Type),
+				"give order_by: columns that rise with each row, or order: none on the route"})
+		}
+		if !t.builder.groupIsKey(i) {
+			problems = append(problems, &TableError{t.Name,
+				fmt.Sprintf("route %q goes to a FIFO queue, but its group is not the ordering key alone, so two keys could share a message group out of order", r.Kind),
+				`use group: "{{.ordering_key}}" (the default), or order: none on the route`})
+		}
+	}
+	return problems
+}
+
+// checkIdentity wants a unique event id for a destination that deduplicates by it.
+func (t *Table) checkIdentity(r config.Route, facts keyFacts) error {
+	if t.names.eventID == "" && t.IDColumn.Type != "uuid" {
+		return &TableError{t.Name, fmt.Sprintf("route %q goes to a FIFO queue, which deduplicates by event id, but there is no event_id column and the key is no uuid", r.Kind),
+			fmt.Sprintf("run: ALTER TABLE %s ADD COLUMN event_id uuid NOT NULL DEFAULT gen_random_uuid() UNIQUE", t.Name)}
+	}
+	if t.names.eventID != "" && !facts.unique[t.names.eventID] && !t.Partitioned {
+		return &TableError{t.Name, fmt.Sprintf("route %q goes to a FIFO queue, which deduplicates by event id, but %q is not unique", r.Kind, t.names.eventID),
+			fmt.Sprintf("run: CREATE UNIQUE INDEX CONCURRENTLY ON %s (%s)", t.Name, quote(t.names.eventID))}
+	}
+	return nil
+}
+
+// Ordered says whether any route keeps an order.
+func (t *Table) Ordered() bool { return slices.Contains(t.ordered, true) }
+
+func quote(name string) string { return pgx.Identifier{name}.Sanitize() }

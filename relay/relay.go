@@ -1,0 +1,356 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+
+	"pgrelay/internal/config"
+)
+
+// Config is what a relay works on.
+type Config struct {
+	Conn         *pgx.ConnConfig // as parsed; the relay adds its session settings
+	Limits       config.Relay
+	Interval     time.Duration // of the poller: nothing that waits for a signal waits longer
+	Tables       []*Table
+	Destinations []Destination // in the order of the sinks that the tables were opened with
+	Registerer   prometheus.Registerer
+	Log          zerolog.Logger
+}
+
+// Destination is a publisher and how it is to be treated.
+type Destination struct {
+	Sink
+	Publisher Publisher
+	Config    config.Destination
+}
+
+// Looker looks for rows by SQL; the poller is one. Its methods never block.
+type Looker interface {
+	// Look asks for a full look at a table for rows of one destination, or of all when sink is negative.
+	Look(t *Table, sink int)
+	// Due says that a row of the table is due in a while.
+	Due(t *Table, in time.Duration)
+}
+
+// Relay moves rows through claim, publish and stamp. Its methods are safe for concurrent use.
+type Relay struct {
+	cfg          Config
+	instance     uuid.UUID
+	outboxes     []*outbox
+	outboxOf     map[*Table]*outbox
+	byName       map[string]*outbox
+	destinations []*destination
+	holds        []*hold // by destination
+	flights      *flights
+	recent       *recent
+	stamper      *stamper
+	looker       Looker
+	metrics      *metrics
+	work         chan struct{} // something may be claimed
+	alone        atomic.Bool   // a suspect is in flight, and nothing else may be
+
+	leader atomic.Pointer[leader]
+	mu     sync.Mutex
+	epoch  int64 // of the last lead here
+	since  int64 // the first of the leads that were all this instance's, up to epoch
+}
+
+// inboxBound is the most ids that one outbox holds in memory, at about 200 bytes each.
+const inboxBound = 50_000
+
+// New builds a relay. SetLooker comes before Run.
+func New(cfg Config) *Relay {
+	r := &Relay{
+		cfg: cfg, instance: uuid.New(), outboxOf: map[*Table]*outbox{}, byName: map[string]*outbox{},
+		recent: newRecent(), metrics: newMetrics(cfg.Registerer), work: make(chan struct{}, 1),
+	}
+	r.flights = newFlights(func() { signal(r.work) })
+	r.stamper = newStamper(r, cfg.Log)
+	for _, t := range cfg.Tables {
+		o := &outbox{table: t, inbox: newInbox(inboxBound, func() { signal(r.work) })}
+		o.looker = func() { r.looker.Look(t, -1) }
+		r.outboxes, r.outboxOf[t], r.byName[t.Name] = append(r.outboxes, o), o, o
+	}
+	published := newDestinationMetrics(cfg.Registerer)
+	for i, d := range cfg.Destinations {
+		r.holds = append(r.holds, newHold(2*cfg.Limits.BatchSize))
+		r.destinations = append(r.destinations, newDestination(destinationConfig{
+			name: d.Name, pub: d.Publisher, concurrency: d.Config.Concurrency,
+			linger: time.Duration(d.Config.Linger), timeout: time.Duration(d.Config.Timeout),
+			pauseInitial: time.Duration(d.Config.Pause.Initial), pauseMax: time.Duration(d.Config.Pause.Max),
+			retry: cfg.Limits.Retry, rows: destinationRows(d.Config.Concurrency), maySend: r.Leads,
+			settle: r.stamper.settle, opened: func() { r.opened(i) }, log: cfg.Log, metrics: published,
+		}))
+	}
+	return r
+}
+
+// destinationRows bounds what one destination holds: twice what its calls can have in flight, so that the next
+// batches are there when calls end, and no slow destination holds all that may be in flight.
+func destinationRows(concurrency int) int { return 2 * 10 * concurrency }
+
+// SetLooker names who looks for rows.
+func (r *Relay) SetLooker(l Looker) { r.looker = l }
+
+// Tables are the outboxes.
+func (r *Relay) Tables() []*Table { return r.cfg.Tables }
+
+// Instance names this process in claims and in the leader row.
+func (r *Relay) Instance() uuid.UUID { return r.instance }
+
+// Leads says whether this instance leads and may send: its last good ping is young enough.
+func (r *Relay) Leads() bool {
+	l := r.leader.Load()
+	return l != nil && l.fresh()
+}
+
+// Inserted takes an id from the stream. It never blocks; false says that there was no room, and that the poller has been asked to
+// look.
+func (r *Relay) Inserted(table, id string, xid uint32, commitLSN uint64, commitTime time.Time) bool {
+	o, ok := r.byName[table]
+	if !ok || r.recent.echo(o.table, id, commitLSN) {
+		return true
+	}
+	left := o.inbox.push(want{id: id, xid: int64(xid), lsn: commitLSN, committed: commitTime, source: sourceStream})
+	if len(left) > 0 {
+		r.metrics.dropped.WithLabelValues(table).Inc()
+		r.looker.Look(o.table, -1)
+	}
+	return len(left) == 0
+}
+
+// CatchUp asks for a full look at every table.
+func (r *Relay) CatchUp(reason string) {
+	r.cfg.Log.Info().Str("reason", reason).Msg("catching up")
+	for _, o := range r.outboxes {
+		r.looker.Look(o.table, -1)
+	}
+}
+
+// Offer takes ids from the poller, and waits for room until ctx ends.
+func (r *Relay) Offer(ctx context.Context, t *Table, ids []string) error {
+	wants := make([]want, len(ids))
+	for i, id := range ids {
+		wants[i] = want{id: id, xid: -1, source: sourcePoller}
+	}
+	return r.outboxOf[t].inbox.offer(ctx, wants)
+}
+
+// Rooms says, for a look at a table, how many rows each destination would take; 0 leaves a destination's rows out, and
+// the relay asks for a look when that changes.
+func (r *Relay) Rooms(t *Table) []int32 {
+	rooms := r.rooms()
+	for _, sink := range t.sinks {
+		if rooms[sink] == 0 && !r.holds[sink].full() && !r.destinations[sink].state().paused {
+			rooms[sink] = 1 // busy: a few more can be held back
+		}
+		if rooms[sink] == 0 {
+			r.holds[sink].miss(r.outboxOf[t])
+		}
+	}
+	return rooms
+}
+
+func (r *Relay) rooms() []int32 {
+	rooms := make([]int32, len(r.destinations))
+	for i, d := range r.destinations {
+		rooms[i] = int32(d.room())
+	}
+	return rooms
+}
+
+// open says whether any destination of the table would take a row.
+func (r *Relay) open(t *Table) bool {
+	return slices.ContainsFunc(t.sinks, func(sink int) bool { return r.destinations[sink].room() > 0 })
+}
+
+// close holds back an id for whose destination there is no room now.
+func (r *Relay) close(o *outbox, sink int, w want) {
+	r.holds[sink].keep(o, w)
+	if r.destinations[sink].room() > 0 {
+		r.opened(sink) // it opened meanwhile
+	}
+}
+
+// opened asks for what a destination had no room for.
+func (r *Relay) opened(sink int) {
+	ids, missed := r.holds[sink].take()
+	for _, held := range ids {
+		held.table.requeue([]want{held.want})
+	}
+	for _, o := range missed {
+		r.looker.Look(o.table, sink)
+	}
+	signal(r.work)
+}
+
+// epochs are this instance's last lead, and the first of the unbroken row of its own leads that ends with it.
+func (r *Relay) epochs() (last, since int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.epoch, r.since
+}
+
+// Run stands by, leads while it holds the lock, and drains when ctx ends. While it leads it runs sources, which must return
+// when their context ends. It returns an error only for a drain that did not end in time.
+func (r *Relay) Run(ctx context.Context, sources func(context.Context) error) error {
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var g errgroup.Group
+	g.Go(func() error { return r.stamper.run(background) })
+	for _, d := range r.destinations {
+		g.Go(func() error { return d.run(background) })
+	}
+	err := r.stand(ctx, sources)
+	stop()
+	return errors.Join(err, g.Wait())
+}
+
+// stand takes the lead again and again until ctx ends.
+func (r *Relay) stand(ctx context.Context, sources func(context.Context) error) error {
+	wait := newReconnect(r.cfg.Log)
+	for ctx.Err() == nil {
+		l, err := r.await(ctx)
+		if err != nil {
+			wait.after(ctx, err)
+			continue
+		}
+		wait.reset()
+		err = r.lead(ctx, l, sources)
+		if ctx.Err() != nil {
+			return r.drain(ctx, l)
+		}
+		r.resign(l)
+		r.cfg.Log.Warn().Str("error", publicError(err)).Msg("lost the lead; standing by")
+	}
+	return nil
+}
+
+// await connects and tries the lock until it is held.
+func (r *Relay) await(ctx context.Context) (*leader, error) {
+	conn, err := r.connect(ctx, "pgrelay leader")
+	if err != nil {
+		return nil, err
+	}
+	tick := time.NewTicker(lockInterval)
+	defer tick.Stop()
+	for standing := false; ; standing = true {
+		last, _ := r.epochs()
+		l, found, err := tryLead(ctx, conn, r.instance, last)
+		if err == nil {
+			r.enter(found)
+			return l, nil
+		}
+		if !errors.Is(err, errHeld) {
+			closeSession(conn)
+			return nil, err
+		}
+		if !standing {
+			r.cfg.Log.Info().Msg("another instance leads; standing by")
+		}
+		if pid, err := endDeadHolder(ctx, conn); err == nil && pid != 0 {
+			r.cfg.Log.Warn().Int("pid", pid).Msg("ended the session of a leader that was silent for too long")
+		}
+		select {
+		case <-ctx.Done():
+			closeSession(conn)
+			return nil, context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *Relay) enter(found lead) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !found.own {
+		r.since = found.epoch
+	}
+	r.epoch = found.epoch
+}
+
+// lead runs claimer and sources until the session is lost or ctx ends.
+func (r *Relay) lead(ctx context.Context, l *leader, sources func(context.Context) error) error {
+	names := make([]string, len(r.outboxes))
+	for i, o := range r.outboxes {
+		o.unreleased = true
+		names[i] = o.table.Name
+	}
+	if err := l.forgetUnknown(ctx, names); err != nil {
+		return err
+	}
+	r.recent.forgetLows()
+	r.leader.Store(l)
+	r.metrics.leader.Set(1)
+	r.cfg.Log.Info().Stringer("instance", r.instance).Int64("epoch", l.epoch).Msg("leading")
+	for _, d := range r.destinations {
+		d.resume()
+	}
+	signal(r.work)
+	g, gctx := errgroup.WithContext(ctx)
+	c := &claimer{relay: r, leader: l, turn: true, log: r.cfg.Log}
+	g.Go(func() error {
+		err := c.run(gctx)
+		if err == nil {
+			err = context.Cause(gctx)
+		}
+		return err
+	})
+	g.Go(func() error { return sources(gctx) })
+	return g.Wait()
+}
+
+// resign stops sending at once. What was not sent goes back; what is on the wire ends and is stamped if its claim still stands.
+func (r *Relay) resign(l *leader) {
+	l.ended.Store(true)
+	r.leader.Store(nil)
+	r.metrics.leader.Set(0)
+	for _, d := range r.destinations {
+		d.abort()
+	}
+	closeSession(l.conn)
+}
+
+// drain ends a lead in order: nothing new is sent, calls in flight get their outcome, everything is stamped or given back, and the
+// lock is freed last. shutdown_timeout bounds it all.
+func (r *Relay) drain(ctx context.Context, l *leader) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(r.cfg.Limits.ShutdownTimeout))
+	defer cancel()
+	defer r.resign(l)
+	pinged := make(chan struct{})
+	pings, stopPings := context.WithCancel(ctx)
+	go func() {
+		defer close(pinged)
+		l.keep(pings)
+	}()
+	defer func() { stopPings(); <-pinged }()
+	var g errgroup.Group
+	for _, d := range r.destinations {
+		g.Go(func() error { d.drain(ctx); return nil })
+	}
+	_ = g.Wait()
+	rows, _ := r.flights.inFlight()
+	if err := r.stamper.flush(ctx); err != nil {
+		return fmt.Errorf("draining: %w", err)
+	}
+	r.cfg.Log.Info().Int("stamped", rows).Msg("drained")
+	return nil
+}
+
+// died counts and logs a row that left the pending set undelivered.
+func (r *Relay) died(t *Table, id, kind, reason, detail string) {
+	r.metrics.dead.WithLabelValues(t.Name, reason).Inc()
+	r.cfg.Log.Warn().Str("outbox", t.Name).Str("id", id).Str("kind", kind).Str("reason", reason).Str("detail", detail).Msg("row is dead")
+}

@@ -1,0 +1,105 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// SessionConfig prepares a parsed connection string for one of the relay's own sessions.
+// Text output must not depend on the role's settings, no setting of the role may end or
+// refuse the relay's statements, and a session on a replica is of no use.
+//
+// The planner settings are measured (SQL-NOTES §3): custom plans cost more than they gain, a
+// plan made while a queue table is empty would read it from end to end for ever,
+// and compiling pays for no statement this short.
+func SessionConfig(base *pgx.ConnConfig, application string) *pgx.ConnConfig {
+	c := base.Copy()
+	c.RuntimeParams = maps.Clone(c.RuntimeParams)
+	if c.RuntimeParams == nil {
+		c.RuntimeParams = map[string]string{}
+	}
+	maps.Copy(c.RuntimeParams, map[string]string{
+		"application_name":                    application,
+		"datestyle":                           "ISO, MDY",
+		"intervalstyle":                       "postgres",
+		"timezone":                            "UTC",
+		"bytea_output":                        "hex",
+		"extra_float_digits":                  "1",
+		"client_encoding":                     "UTF8",
+		"standard_conforming_strings":         "on",
+		"default_transaction_read_only":       "off",
+		"default_transaction_isolation":       "read committed",
+		"synchronous_commit":                  "off",
+		"statement_timeout":                   "5s",
+		"lock_timeout":                        "1s",
+		"idle_in_transaction_session_timeout": "0",
+		"plan_cache_mode":                     "force_generic_plan",
+		"enable_seqscan":                      "off",
+		"jit":                                 "off",
+	})
+	if c.ConnectTimeout == 0 || c.ConnectTimeout > connectTimeout {
+		c.ConnectTimeout = connectTimeout
+	}
+	if c.ValidateConnect == nil {
+		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
+	}
+	return c
+}
+
+// connectTimeout bounds one host's connect, so that a dead first host of several costs little.
+const connectTimeout = 5 * time.Second
+
+// connect opens one session of the relay's.
+func (r *Relay) connect(ctx context.Context, application string) (*pgx.Conn, error) {
+	conn, err := pgx.ConnectConfig(ctx, SessionConfig(r.cfg.Conn, application))
+	if err != nil {
+		return nil, fmt.Errorf("connecting %s: %w", application, err)
+	}
+	return conn, nil
+}
+
+// closeSession ends a session without waiting long for a server that is gone.
+func closeSession(conn *pgx.Conn) {
+	if conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // the server forgets the session either way
+}
+
+// sqlState is the error's SQLSTATE, empty if the server did not answer with one.
+func sqlState(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// sessionLost says whether the session cannot be used any more: its connection broke, or the
+// server ended it (class 57P).
+func sessionLost(conn *pgx.Conn, err error) bool {
+	if err == nil {
+		return false
+	}
+	state := sqlState(err)
+	return conn.IsClosed() || state == "" || (len(state) >= 3 && state[:3] == "57P")
+}
+
+// publicError gives an error's text without what a connection string holds: pgx's connect errors
+// name user and database, never the password, and PostgreSQL's messages are kept to message and code,
+// as details may quote a row.
+func publicError(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return fmt.Sprintf("%s (SQLSTATE %s)", pg.Message, pg.Code)
+	}
+	return err.Error()
+}

@@ -1,0 +1,182 @@
+package relay
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// statements are the SQL of one outbox, built once from its columns. Every statement
+// names its columns, qualifies its relations and casts keys through text, so that any
+// key type works and no search_path matters. SQL-NOTES traps are noted where they bite:
+// `NOT IN (SELECT …)` is hashed where `<> ALL(array)` is linear, MATERIALIZED CTEs keep
+// a plan from claiming more than was picked, and each data-modifying CTE joins its fence.
+type statements struct {
+	keys    string // the ordering keys of ids
+	claim   string
+	answers string
+	stamp   string
+	rescue  string
+	release string
+	looks   looks
+}
+
+// looks are the poller's statements.
+type looks struct {
+	first, next string // pending rows by key, from the beginning and behind a key
+	deferred    string // rows that their producer deferred and that are due
+	retries     string // failures that are due
+	orphans     string // failures whose row is gone or settled
+	nextDue     string // seconds until something is due
+}
+
+func newStatements(t *Table) statements {
+	x := expander(t)
+	return statements{
+		keys:    x.Replace(keysSQL),
+		claim:   x.Replace(claimSQL(t)),
+		answers: x.Replace(answersSQL),
+		stamp:   x.Replace(stampSQL),
+		rescue:  x.Replace(rescueSQL),
+		release: x.Replace(releaseSQL),
+		looks:   newLooks(t, x),
+	}
+}
+
+// expander replaces the @words of the statement texts by the table's own names.
+func expander(t *Table) *strings.Replacer {
+	n := t.names
+	rel := quote(t.Schema) + "." + quote(t.Relation)
+	return strings.NewReplacer(
+		"@outbox", rel,
+		"@name", literal(t.Name),
+		"@keys", t.IDColumn.Type+"[]",
+		"@keytype", t.IDColumn.Type,
+		"@o.id", "o."+quote(n.id),
+		"@p.id", "p."+quote(n.id),
+		"@id", quote(n.id),
+		"@o.pending", t.pending("o"),
+		"@p.pending", t.pending("p"),
+		"@o.due", t.due("o"),
+		"@p.due", t.due("p"),
+		"@o.undeferred", t.undeferred("o"),
+		"@o.available", t.column0("o", n.availableAt, "NULL::timestamptz"),
+		"@o.key", t.column0("o", n.orderingKey, "NULL::text"),
+		"@p.key", t.column0("p", n.orderingKey, "NULL::text"),
+		"@o.kind", t.column0("o", n.eventType, "NULL::text"),
+		"@o.event_id", t.column0("o", n.eventID, "NULL::text"),
+		"@o.routed", t.routed("o"),
+		"@p.line", t.line("p"),
+		"@published", quote(n.publishedAt),
+		"@dead", quote(t.deadMark()),
+	)
+}
+
+// pending is the mark's say alone: the mark wins over whatever failures holds.
+func (t *Table) pending(alias string) string {
+	s := alias + "." + quote(t.names.publishedAt) + " IS NULL"
+	if t.names.deadAt != "" {
+		s += " AND " + alias + "." + quote(t.names.deadAt) + " IS NULL"
+	}
+	return s
+}
+
+// deadMark is the column that takes a dead row out of the pending set.
+func (t *Table) deadMark() string {
+	if t.names.deadAt != "" {
+		return t.names.deadAt
+	}
+	return t.names.publishedAt
+}
+
+// due is true for rows that no producer deferred, or whose time has come. Infinity never comes.
+func (t *Table) due(alias string) string {
+	if t.names.availableAt == "" {
+		return "true"
+	}
+	c := alias + "." + quote(t.names.availableAt)
+	return "(" + c + " IS NULL OR " + c + " <= now())"
+}
+
+func (t *Table) undeferred(alias string) string {
+	if t.names.availableAt == "" {
+		return "true"
+	}
+	return alias + "." + quote(t.names.availableAt) + " IS NULL"
+}
+
+func (t *Table) column0(alias, name, otherwise string) string {
+	if name == "" {
+		return otherwise
+	}
+	return alias + "." + quote(name)
+}
+
+// routed adds to a FROM list the row's route (-1: none), its destination's index (-1) and
+// the destination again as `line` where the route keeps order (NULL: it doesn't).
+func (t *Table) routed(alias string) string {
+	return fmt.Sprintf(`CROSS JOIN LATERAL (SELECT %s AS route) rt
+	CROSS JOIN LATERAL (SELECT coalesce((%s)[rt.route+1], -1) AS dest, (%s)[rt.route+1] AS line) dt`,
+		routeCase(t.cfg.Routes, t.kind(alias)), t.sinkArray(), t.lineArray())
+}
+
+// line is the destination's index if the row's route keeps order, else NULL.
+func (t *Table) line(alias string) string {
+	return fmt.Sprintf("(%s)[1 + %s]", t.lineArray(), routeCase(t.cfg.Routes, t.kind(alias)))
+}
+
+func (t *Table) kind(alias string) string {
+	return t.column0(alias, t.names.eventType, "NULL") + "::text"
+}
+
+func (t *Table) sinkArray() string {
+	items := make([]string, len(t.sinks))
+	for i, s := range t.sinks {
+		items[i] = strconv.Itoa(s)
+	}
+	return "ARRAY[" + strings.Join(items, ",") + "]::int[]"
+}
+
+func (t *Table) lineArray() string {
+	items := make([]string, len(t.sinks))
+	for i, s := range t.sinks {
+		items[i] = "NULL"
+		if t.ordered[i] {
+			items[i] = strconv.Itoa(s)
+		}
+	}
+	return "ARRAY[" + strings.Join(items, ",") + "]::int[]"
+}
+
+// order lists the columns that give the order, the key last so that it is total.
+func (t *Table) order() []string {
+	for _, c := range t.orderBy {
+		if c == t.names.id {
+			return t.orderBy
+		}
+	}
+	return append(append([]string(nil), t.orderBy...), t.names.id)
+}
+
+// list joins the order's columns: list("o.%s") gives o."a", o."b"; "k%d" gives k0, k1.
+func (t *Table) list(format string) string {
+	cols := t.order()
+	items := make([]string, len(cols))
+	for i, c := range cols {
+		if strings.Contains(format, "%d") {
+			items[i] = fmt.Sprintf(format, i)
+			continue
+		}
+		items[i] = fmt.Sprintf(format, quote(c))
+	}
+	return strings.Join(items, ", ")
+}
+
+// literal quotes a string for SQL whatever standard_conforming_strings says.
+func literal(s string) string {
+	q := "'" + strings.ReplaceAll(s, "'", "''") + "'"
+	if strings.Contains(s, `\`) {
+		return "E" + strings.ReplaceAll(q, `\`, `\\`)
+	}
+	return q
+}

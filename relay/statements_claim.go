@@ -1,0 +1,197 @@
+package relay
+
+import (
+	"fmt"
+	"strings"
+)
+
+// keysSQL: $1 ids. Which line each id is of, so that the claim can be told where the
+// line's pending entries begin.
+const keysSQL = `
+SELECT o.id, o.okey, o.line FROM (
+	SELECT @o.id::text AS id, @o.key::text AS okey, dt.line
+	  FROM @outbox o @o.routed
+	 WHERE @o.id = ANY ($1::text[]::@keys)) o
+ WHERE o.okey IS NOT NULL AND o.line IS NOT NULL`
+
+// claimSQL is the one claim. $1 ids, none of them in flight (that decision, before the
+// snapshot, is what gives exclusivity; SKIP LOCKED only passes over rows that somebody is changing right now),
+// $2 instance, $3 rows that each destination would take, $4 bytes, $5 alone,
+// $6 ids that this process delivered lately, and for ordered tables $7, $8, $9: line keys, their
+// destinations and the last settled id of each.
+//
+// cand are the rows that may go; gap is, for each line, the first unsettled row in front of or
+// between them that is not among them; ok are the candidates in front of their gap, and
+// picked as many of those as rooms and bytes allow, always cut from the end of the
+// order, so that what goes of a line is a run without holes.
+func claimSQL(t *Table) string {
+	var b strings.Builder
+	b.WriteString(`
+WITH cand AS MATERIALIZED (
+	SELECT @o.id AS id, ` + orderColumns(t) + `, o.xmin::text AS version, rt.route, dt.dest, dt.line, @o.key::text AS okey,
+	       @o.event_id AS event_id, @o.kind AS kind, ` + contentColumns(t) + `,
+	       coalesce(f.attempts, 0) AS attempts, coalesce(f.unknowns, 0) AS unknowns, coalesce(f.crashes, 0) AS crashes,
+	       f.generation, coalesce(f.dead_at IS NOT NULL, false) AS stale, f.row_id IS NOT NULL AS had, ` + sizeExpr(t) + ` AS size
+	  FROM @outbox o @o.routed
+	  LEFT JOIN pgrelay.failures f ON f.outbox = @name AND f.row_id = @o.id::text
+	 WHERE @o.id = ANY ($1::text[]::@keys) AND @o.pending AND @o.due
+	   AND coalesce(($3::int[])[dt.dest + 1], 1) > 0
+	   AND (f.row_id IS NULL OR f.dead_at IS NOT NULL OR (f.next_attempt_at <= now() AND (f.crashes < 2 OR $5)))
+	   FOR NO KEY UPDATE OF o SKIP LOCKED),
+`)
+	cut := "true"
+	from := "cand c"
+	if t.Ordered() {
+		b.WriteString(gapSQL(t))
+		from = "cand c LEFT JOIN gap g ON g.okey = c.okey AND g.line = c.line"
+		cut = fmt.Sprintf("(g.okey IS NULL OR (%s) < (%s))", t.list("c.k%d"), t.list("g.k%d"))
+	}
+	fmt.Fprintf(&b, `ok AS MATERIALIZED (
+	SELECT c.*, row_number() OVER (PARTITION BY c.dest ORDER BY %[1]s) AS nth, sum(c.size) OVER (ORDER BY %[1]s) AS total
+	  FROM %[2]s WHERE %[3]s),
+picked AS MATERIALIZED (
+	SELECT c.*, c.id::text IN (SELECT unnest($6::text[])) AND c.generation IS NULL AS again FROM ok c
+	 WHERE c.nth <= coalesce(($3::int[])[c.dest + 1], 2147483647) AND c.total - c.size < $4::bigint),
+fix AS (
+	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, generation, next_attempt_at)
+	SELECT @name, p.id::text, p.event_id::text, p.kind::text, CASE WHEN p.again THEN nextval('pgrelay.generations') ELSE p.generation END, now()
+	  FROM picked p WHERE p.stale OR p.again
+	    ON CONFLICT (outbox, row_id) DO UPDATE SET generation = excluded.generation, next_attempt_at = now(), dead_at = NULL, uncertain = false,
+	       attempts = CASE WHEN f.dead_at IS NULL THEN f.attempts ELSE 0 END, unknowns = CASE WHEN f.dead_at IS NULL THEN f.unknowns ELSE 0 END,
+	       crashes = CASE WHEN f.dead_at IS NULL THEN f.crashes ELSE 0 END, reason = '', detail = ''
+	RETURNING f.row_id, f.generation),
+c AS (
+	INSERT INTO pgrelay.claims (outbox, instance, ids, alone)
+	SELECT @name, $2, array_agg(p.id::text ORDER BY %[4]s), $5 FROM picked p HAVING count(*) > 0
+	RETURNING id)
+SELECT c.id, p.id::text, p.version, p.route, p.line IS NOT NULL, p.okey, p.event_id::text, coalesce(p.kind::text, ''), %[5]s,
+       CASE WHEN p.stale THEN 0 ELSE p.attempts END, CASE WHEN p.stale THEN 0 ELSE p.unknowns END, CASE WHEN p.stale THEN 0 ELSE p.crashes END,
+       coalesce(x.generation, p.generation, 0), p.had OR x.row_id IS NOT NULL, p.size
+  FROM picked p CROSS JOIN c LEFT JOIN fix x ON x.row_id = p.id::text
+ ORDER BY %[4]s`, t.list("c.k%d"), from, cut, t.list("p.k%d"), contentText(t))
+	return b.String()
+}
+
+// gapSQL finds for each line among the candidates the first unsettled row of the line, in front of
+// the last candidate, that is not itself a candidate: locked by somebody, in flight, waiting for its retry, or
+// simply not asked for. Rows whose time has not come hold nobody back. The walk begins behind the line's
+// last settled id where that is known and in front of all candidates, so that entries which a
+// held xmin keeps in the index are not walked again and again.
+func gapSQL(t *Table) string {
+	from, low := "", "true"
+	if t.lows() {
+		from = "LEFT JOIN unnest($7::text[], $8::int[], $9::bigint[]) AS l(okey, line, low) ON l.okey = c.okey AND l.line = c.line"
+		low = "@p.id > CASE WHEN h.low < h.lo THEN h.low ELSE -9223372036854775808 END"
+	}
+	lo, lowColumn := "NULL", "NULL::bigint"
+	if t.lows() {
+		lo, lowColumn = "min(c.id)", "min(l.low)"
+	}
+	probe := func(deferral string) string {
+		return fmt.Sprintf(`
+		SELECT %s FROM @outbox p
+		 WHERE @p.key = h.nkey AND @p.pending AND %s AND %s AND @p.line = h.line
+		   AND (%s) < (%s) AND @p.id NOT IN (SELECT id FROM cand) ORDER BY %s LIMIT 1`,
+			aliased(t, "p"), deferral, low, t.list("p.%s"), t.list("h.k%d"), t.list("p.%s"))
+	}
+	probes := "(" + probe("true") + ")"
+	if a := t.names.availableAt; a != "" {
+		col := "p." + quote(a)
+		probes = "(" + probe(col+" IS NULL") + ") UNION ALL (" +
+			strings.Replace(probe(col+" <= now()"), low, "true", 1) + ")"
+	}
+	return fmt.Sprintf(`heads AS MATERIALIZED (
+	SELECT DISTINCT ON (c.okey, c.line) c.okey, c.line, c.nkey, %[1]s FROM cand c
+	 WHERE c.okey IS NOT NULL AND c.line IS NOT NULL ORDER BY c.okey, c.line, %[2]s),
+lows AS MATERIALIZED (
+	SELECT c.okey, c.line, %[3]s AS lo, %[4]s AS low FROM cand c %[5]s
+	 WHERE c.okey IS NOT NULL AND c.line IS NOT NULL GROUP BY c.okey, c.line),
+gap AS MATERIALIZED (
+	SELECT DISTINCT ON (h.okey, h.line) h.okey, h.line, %[6]s
+	  FROM (SELECT heads.*, lows.lo, lows.low FROM heads JOIN lows USING (okey, line)) h
+	 CROSS JOIN LATERAL (%[7]s) g
+	 ORDER BY h.okey, h.line, %[6]s),
+`, t.list("c.k%d"), t.list("c.k%d DESC"), lo, lowColumn, from, t.list("g.k%d"), probes)
+}
+
+// lows says whether lines remember their last settled id: only an integer key alone gives an order in
+// which "behind it" is a range of the index.
+func (t *Table) lows() bool {
+	return t.SequenceKey && len(t.orderBy) == 0
+}
+
+// orderColumns names the order's columns k0, k1 … and the ordering key in its own type, which
+// an index probe needs.
+func orderColumns(t *Table) string {
+	return aliased(t, "o") + ", @o.key AS nkey"
+}
+
+func aliased(t *Table, alias string) string {
+	var items []string
+	for i, c := range t.order() {
+		items = append(items, fmt.Sprintf("%s.%s AS k%d", alias, quote(c), i))
+	}
+	return strings.Join(items, ", ")
+}
+
+// contentColumns keeps payload, headers and template columns as they are (a TOAST pointer costs
+// nothing in the CTE); contentText turns those that were picked into text.
+func contentColumns(t *Table) string {
+	items := []string{t.column0("o", t.names.payload, "NULL::text") + " AS payload", t.column0("o", t.names.headers, "NULL::text") + " AS headers"}
+	for i, f := range t.builder.fields() {
+		items = append(items, fmt.Sprintf("o.%s AS v%d", quote(f), i))
+	}
+	return strings.Join(items, ", ")
+}
+
+func contentText(t *Table) string {
+	values := make([]string, len(t.builder.fields()))
+	for i := range values {
+		values[i] = fmt.Sprintf("p.v%d::text", i)
+	}
+	return "p.payload::text, p.headers::text, ARRAY[" + strings.Join(values, ", ") + "]::text[]"
+}
+
+// sizeExpr estimates the bytes that a row costs in memory: exactly for what is long, by twice the stored
+// size for what is short (binary jsonb is at most about that much longer as text), and
+// rowOverhead for the structures around it.
+func sizeExpr(t *Table) string {
+	columns := append([]string(nil), t.builder.fields()...)
+	for _, c := range []string{t.names.payload, t.names.headers} {
+		if c != "" {
+			columns = append(columns, c)
+		}
+	}
+	expr := fmt.Sprint(rowOverhead)
+	for _, c := range columns {
+		col := "o." + quote(c)
+		expr += fmt.Sprintf(" + coalesce(CASE WHEN pg_column_size(%[1]s) < 1000 THEN 2 * pg_column_size(%[1]s) ELSE octet_length(%[1]s::text) END, 0)", col)
+	}
+	return "(" + expr + ")::bigint"
+}
+
+const rowOverhead = 512
+
+// answersSQL says why ids did not come back from a claim. $1 ids, $2 their transactions (32 bits; NULL unknown),
+// $3 rooms. The transaction is widened around the snapshot's xmax, and asked for in the same snapshot as the row,
+// so that "not yet visible" and "gone" cannot be mistaken for each other.
+const answersSQL = `
+SELECT i.id,
+       CASE WHEN @o.id IS NULL THEN
+                 CASE WHEN i.xid IS NULL OR pg_visible_in_snapshot(i.wide::text::xid8, s.snap) THEN 'gone' ELSE 'early' END
+            WHEN NOT (@o.pending) THEN 'settled'
+            WHEN NOT (@o.due) THEN 'deferred'
+            WHEN f.dead_at IS NULL AND f.next_attempt_at > now() THEN 'waiting'
+            WHEN f.dead_at IS NULL AND f.crashes >= 2 THEN 'suspect'
+            WHEN coalesce(($3::int[])[dt.dest + 1], 1) <= 0 THEN 'closed'
+            ELSE 'again' END,
+       CASE WHEN isfinite(w.at) THEN extract(epoch FROM w.at - now())::float8 END,
+       dt.dest, CASE WHEN dt.line IS NOT NULL THEN @o.key::text END
+  FROM (SELECT pg_current_snapshot() AS snap) s
+ CROSS JOIN LATERAL (SELECT pg_snapshot_xmax(s.snap)::text::bigint AS xmax) m
+ CROSS JOIN LATERAL (SELECT u.id, u.xid,
+        m.xmax + ((u.xid - m.xmax % 4294967296 + 6442450944) % 4294967296 - 2147483648) AS wide
+        FROM unnest($1::text[], $2::bigint[]) AS u(id, xid)) i
+  LEFT JOIN (@outbox o @o.routed) ON @o.id = i.id::@keytype
+  LEFT JOIN pgrelay.failures f ON f.outbox = @name AND f.row_id = i.id
+ CROSS JOIN LATERAL (SELECT CASE WHEN NOT (@o.due) THEN @o.available ELSE f.next_attempt_at END AS at) w`

@@ -1,0 +1,73 @@
+package relay
+
+import (
+	"fmt"
+	"strings"
+)
+
+// newLooks builds the poller's statements. $1 is always the rooms of the destinations: rows of a destination that
+// takes none are left out, so that they neither churn nor starve others. Rows with a waiting
+// failures row come by their own time, from retries.
+func newLooks(t *Table, x *strings.Replacer) looks {
+	look := `
+SELECT @o.id::text FROM @outbox o @o.routed
+ WHERE @o.pending AND @o.undeferred AND coalesce(($1::int[])[dt.dest + 1], 1) > 0%s
+   AND NOT EXISTS (SELECT FROM pgrelay.failures f WHERE f.outbox = @name AND f.row_id = @o.id::text AND f.dead_at IS NULL)
+ ORDER BY @o.id LIMIT ` + fmt.Sprint(LookSize)
+	deferred, nextDeferred := "", "NULL::timestamptz"
+	if t.names.availableAt != "" {
+		deferred = x.Replace(`
+SELECT @o.id::text FROM @outbox o @o.routed
+ WHERE @o.pending AND @o.available <= now() AND coalesce(($1::int[])[dt.dest + 1], 1) > 0
+   AND NOT EXISTS (SELECT FROM pgrelay.failures f WHERE f.outbox = @name AND f.row_id = @o.id::text AND f.dead_at IS NULL)
+ ORDER BY @o.available, @o.id LIMIT ` + fmt.Sprint(LookSize))
+		nextDeferred = `(SELECT min(@o.available) FROM @outbox o WHERE @o.pending AND @o.available > now() AND @o.available < 'infinity')`
+	}
+	return looks{
+		first:    x.Replace(fmt.Sprintf(look, "")),
+		next:     x.Replace(fmt.Sprintf(look, " AND @o.id > $2::text::@keytype")),
+		deferred: deferred,
+		retries: x.Replace(`
+SELECT f.row_id FROM pgrelay.failures f JOIN @outbox o ON @o.id = f.row_id::@keytype @o.routed
+ WHERE f.outbox = @name AND f.dead_at IS NULL AND f.next_attempt_at <= now() AND @o.pending AND @o.due
+   AND coalesce(($1::int[])[dt.dest + 1], 1) > 0
+ ORDER BY f.next_attempt_at LIMIT ` + fmt.Sprint(LookSize)),
+		orphans: x.Replace(`
+DELETE FROM pgrelay.failures f
+ WHERE f.outbox = @name AND f.row_id = ANY (ARRAY(
+       SELECT f.row_id FROM pgrelay.failures f
+        WHERE f.outbox = @name AND f.dead_at IS NULL AND f.next_attempt_at <= now()
+          AND NOT EXISTS (SELECT FROM @outbox o WHERE @o.id = f.row_id::@keytype AND @o.pending) LIMIT ` + fmt.Sprint(LookSize) + `))
+   AND f.dead_at IS NULL AND f.next_attempt_at <= now()
+   AND NOT EXISTS (SELECT FROM @outbox o WHERE @o.id = f.row_id::@keytype AND @o.pending)`),
+		nextDue: x.Replace(`
+SELECT extract(epoch FROM least(
+       (SELECT min(f.next_attempt_at) FROM pgrelay.failures f WHERE f.outbox = @name AND f.dead_at IS NULL AND f.next_attempt_at > now()),
+       ` + nextDeferred + `) - now())::float8`),
+	}
+}
+
+// LookSize is the most ids that one look brings. It is a literal in the statements: for an unknown limit the planner
+// expects a tenth of the table and compiles the plan (SQL-NOTES §3).
+const LookSize = 500
+
+// The poller's statements, by what they look for. Each takes the rooms first.
+
+// FirstLook finds pending rows from the beginning of the key's order: $1 rooms.
+func (t *Table) FirstLook() string { return t.sql.looks.first }
+
+// NextLook finds pending rows behind a key: $1 rooms, $2 the key as text.
+func (t *Table) NextLook() string { return t.sql.looks.next }
+
+// DeferredLook finds rows whose producer's time has come: $1 rooms. Empty where the table has no such column.
+func (t *Table) DeferredLook() string { return t.sql.looks.deferred }
+
+// RetryLook finds rows whose retry, republish or release is due: $1 rooms.
+func (t *Table) RetryLook() string { return t.sql.looks.retries }
+
+// OrphanedFailures deletes waiting failures whose row is gone or settled. It has to run in a REPEATABLE READ transaction,
+// so that a republish at the same moment makes it fail with 40001 and lose nothing.
+func (t *Table) OrphanedFailures() string { return t.sql.looks.orphans }
+
+// NextDue gives the seconds until the next retry or deferred row is due, NULL if none waits.
+func (t *Table) NextDue() string { return t.sql.looks.nextDue }

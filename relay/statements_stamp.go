@@ -1,0 +1,99 @@
+package relay
+
+// stampSQL gives every delivery of any number of batches its outcome. Parallel arrays: $1 claims, $2 ids, $3 versions,
+// $4 outcomes (delivered, retry, unknown, dead, back), $5 delays in seconds, $6 charged attempts, $7 whether a failures row was seen,
+// $8 event ids, $9 kinds, $10 reasons, $11 details; $12 the distinct claims.
+//
+// own is the fence: what is not in a claims row any more is not stamped, so every part joins taken, which
+// comes from it. Rows that somebody has locked stay in their claims row for the next time. A row whose version
+// is not the one that was claimed takes no outcome: if its mark still says pending it is due at once, with a new
+// generation. The claims rows are locked first, as the release does, so that the two cannot deadlock.
+const stampSQL = `
+WITH own AS MATERIALIZED (
+	SELECT c.id, c.ids FROM pgrelay.claims c WHERE c.id = ANY ($12::bigint[]) ORDER BY c.id FOR UPDATE),
+held AS MATERIALIZED (SELECT own.id AS claim, u.id FROM own CROSS JOIN LATERAL unnest(own.ids) AS u(id)),
+given AS MATERIALIZED (
+	SELECT g.* FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::int[], $7::bool[], $8::text[], $9::text[], $10::text[], $11::text[])
+	    AS g(claim, id, version, outcome, delay, charge, had, event_id, kind, reason, detail) JOIN held USING (claim, id)),
+seen AS MATERIALIZED (
+	SELECT @o.id::text AS id FROM @outbox o WHERE @o.id = ANY ($2::text[]::@keys) AND (SELECT count(*) FROM own) > 0),
+locked AS MATERIALIZED (
+	SELECT @o.id AS k, @o.id::text AS id, o.xmin::text AS version, @o.pending AS pending FROM @outbox o
+	 WHERE @o.id = ANY ($2::text[]::@keys) AND (SELECT count(*) FROM own) > 0
+	   FOR NO KEY UPDATE OF o SKIP LOCKED),
+taken AS MATERIALIZED (
+	SELECT g.*, l.k, l.pending, l.version = g.version AS same FROM given g
+	  LEFT JOIN locked l USING (id) LEFT JOIN seen s USING (id)
+	 WHERE g.outcome = 'back' OR l.k IS NOT NULL OR s.id IS NULL),
+marked AS (
+	UPDATE @outbox o SET @published = now() FROM taken t
+	 WHERE @o.id = t.k AND t.same AND t.pending AND t.outcome = 'delivered'),
+buried AS (
+	UPDATE @outbox o SET @dead = now() FROM taken t
+	 WHERE @o.id = t.k AND t.same AND t.pending AND t.outcome = 'dead'),
+healed AS (
+	DELETE FROM pgrelay.failures f USING taken t
+	 WHERE t.same AND t.outcome = 'delivered' AND t.had AND f.outbox = @name AND f.row_id = t.id),
+failed AS (
+	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, attempts, unknowns, generation, next_attempt_at, dead_at, claim, reason, detail)
+	SELECT @name, t.id, t.event_id, t.kind,
+	       CASE WHEN t.same THEN t.charge ELSE 0 END, CASE WHEN t.same AND t.outcome = 'unknown' THEN 1 ELSE 0 END,
+	       CASE WHEN NOT t.same THEN nextval('pgrelay.generations') END,
+	       CASE WHEN NOT t.same THEN now() WHEN t.outcome <> 'dead' THEN now() + t.delay * interval '1 second' END,
+	       CASE WHEN t.same AND t.outcome = 'dead' THEN now() END, t.claim,
+	       CASE WHEN t.same THEN t.reason ELSE '' END, CASE WHEN t.same THEN t.detail ELSE '' END
+	  FROM taken t
+	 WHERE t.k IS NOT NULL AND t.pending AND ((t.same AND t.outcome IN ('retry', 'unknown', 'dead')) OR (NOT t.same AND t.outcome <> 'back'))
+	    ON CONFLICT (outbox, row_id) DO UPDATE SET attempts = f.attempts + excluded.attempts, unknowns = f.unknowns + excluded.unknowns,
+	       generation = coalesce(excluded.generation, f.generation), next_attempt_at = excluded.next_attempt_at, dead_at = excluded.dead_at, uncertain = false,
+	       claim = excluded.claim, reason = excluded.reason, detail = excluded.detail, event_id = excluded.event_id, kind = excluded.kind
+	 WHERE f.claim IS DISTINCT FROM excluded.claim),
+rest AS MATERIALIZED (
+	SELECT h.claim, array_agg(h.id) FILTER (WHERE t.id IS NULL) AS ids
+	  FROM held h LEFT JOIN taken t USING (claim, id) GROUP BY h.claim),
+shrunk AS (UPDATE pgrelay.claims c SET ids = r.ids FROM rest r WHERE c.id = r.claim AND r.ids IS NOT NULL),
+ended AS (DELETE FROM pgrelay.claims c USING rest r WHERE c.id = r.claim AND r.ids IS NULL)
+SELECT g.id, CASE WHEN t.id IS NULL THEN 'locked' WHEN t.k IS NULL THEN CASE WHEN g.outcome = 'back' THEN 'done' ELSE 'gone' END
+                  WHEN t.same OR t.outcome = 'back' THEN 'done' WHEN t.pending THEN 'changed' ELSE 'settled' END
+  FROM given g LEFT JOIN taken t USING (claim, id)`
+
+// rescueSQL marks what is known to be delivered although its claims row is gone: an asynchronous commit that a server
+// crash took back. Only while nobody but this instance has led since the claim. $1 ids, $2 versions, $3 instance, $4 its last epoch.
+// It returns what is marked now, by itself or by an earlier stamp whose reply was lost.
+const rescueSQL = `
+WITH locked AS MATERIALIZED (
+	SELECT @o.id AS k, @o.id::text AS id FROM @outbox o JOIN unnest($1::text[], $2::text[]) AS g(id, version) ON @o.id = g.id::@keytype
+	 WHERE o.xmin::text = g.version AND @o.pending
+	   AND EXISTS (SELECT FROM pgrelay.leader l WHERE l.instance = $3 AND l.epoch = $4)
+	   FOR NO KEY UPDATE OF o SKIP LOCKED),
+marked AS (UPDATE @outbox o SET @published = now() FROM locked l WHERE @o.id = l.k),
+healed AS (DELETE FROM pgrelay.failures f USING locked l WHERE f.outbox = @name AND f.row_id = l.id)
+SELECT id FROM locked
+ UNION ALL
+SELECT @o.id::text FROM @outbox o WHERE @o.id = ANY ($1::text[]::@keys) AND NOT (@o.pending)
+   AND EXISTS (SELECT FROM pgrelay.leader l WHERE l.instance = $3 AND l.epoch = $4)`
+
+// releaseSQL takes up the rows of a dead process. $1 ids, $2 alone, $3 claims (their rows locked by a statement before this
+// one in the transaction, else a stamp that it waits for would be counted against), $4 max_attempts. A crash is
+// counted for each row; it is an attempt only for a row that was alone in flight. A row that somebody
+// has locked is let go uncounted.
+const releaseSQL = `
+WITH given AS MATERIALIZED (
+	SELECT g.id, bool_or(g.alone) AS alone, max(g.claim) AS claim
+	  FROM unnest($1::text[], $2::bool[], $3::bigint[]) AS g(id, alone, claim) GROUP BY g.id),
+hit AS MATERIALIZED (
+	SELECT @o.id AS k, g.*, @o.event_id AS event_id, @o.kind AS kind,
+	       g.alone AND CASE WHEN f.dead_at IS NULL THEN coalesce(f.attempts, 0) ELSE 0 END + 1 >= $4 AS dies
+	  FROM given g JOIN @outbox o ON @o.id = g.id::@keytype
+	  LEFT JOIN pgrelay.failures f ON f.outbox = @name AND f.row_id = g.id
+	 WHERE @o.pending FOR NO KEY UPDATE OF o SKIP LOCKED),
+buried AS (UPDATE @outbox o SET @dead = now() FROM hit h WHERE @o.id = h.k AND h.dies),
+counted AS (
+	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, crashes, attempts, next_attempt_at, dead_at, claim, reason, detail)
+	SELECT @name, h.id, h.event_id::text, h.kind::text, 1, h.alone::int, CASE WHEN NOT h.dies THEN now() END, CASE WHEN h.dies THEN now() END, h.claim,
+	       'crashed', CASE WHEN h.alone THEN 'the relay died while this row alone was in flight' ELSE 'the relay died while this row was in flight with others' END
+	  FROM hit h
+	    ON CONFLICT (outbox, row_id) DO UPDATE SET attempts = f.attempts + excluded.attempts, crashes = f.crashes + 1,
+	       next_attempt_at = excluded.next_attempt_at, dead_at = excluded.dead_at, claim = excluded.claim, reason = excluded.reason, detail = excluded.detail
+	 WHERE f.claim IS DISTINCT FROM excluded.claim)
+SELECT h.id, coalesce(h.kind::text, ''), h.dies FROM hit h`
