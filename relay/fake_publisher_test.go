@@ -90,7 +90,7 @@ func all(batch []*Message, o Outcome) []Result {
 }
 
 // down is a destination at fault.
-func down(batch []*Message) ([]Result, *Fault) {
+func down(_ context.Context, batch []*Message) ([]Result, *Fault) {
 	return all(batch, OutcomeBack), &Fault{Reason: "unreachable", Detail: "nobody listens"}
 }
 
@@ -197,6 +197,26 @@ func (s *stage) logged() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.log.String()
+}
+
+// measured returns the metrics by name and label values.
+func (s *stage) measured(t *testing.T) map[string]float64 {
+	t.Helper()
+	families, err := s.reg.Gather()
+	require.NoError(t, err)
+	values := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			labels := ""
+			for _, l := range m.GetLabel() {
+				labels += " " + l.GetValue()
+			}
+			values[f.GetName()+labels] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			values[f.GetName()+"_count"+labels] = float64(m.GetHistogram().GetSampleCount())
+			values[f.GetName()+"_sum"+labels] = m.GetHistogram().GetSampleSum()
+		}
+	}
+	return values
 }
 
 type lockedWriter struct{ s *stage }
