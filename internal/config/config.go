@@ -143,6 +143,9 @@ func (Secret) String() string { return "***" }
 // GoString hides the secret from %#v.
 func (Secret) GoString() string { return "***" }
 
+// MarshalText hides the secret from JSON, YAML and structured logs.
+func (Secret) MarshalText() ([]byte, error) { return []byte("***"), nil }
+
 // Duration is a time.Duration that YAML writes with its unit: 250ms, 1m, 168h.
 type Duration time.Duration
 

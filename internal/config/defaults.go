@@ -1,0 +1,40 @@
+package config
+
+import (
+	"reflect"
+	"time"
+)
+
+// Default is the configuration of a file that gives no key. It is not valid by
+// itself: database, destinations and outboxes have no default.
+func Default() *Config {
+	return &Config{
+		Replication: Replication{Enabled: true, Publication: "pgrelay", Failover: true, MaxRetainedWAL: 1 << 30},
+		Relay: Relay{
+			BatchSize:        500,
+			MaxInFlightBytes: 64 << 20,
+			ShutdownTimeout:  seconds(25),
+			Retry:            Retry{MaxAttempts: 10, Initial: seconds(1), Max: seconds(300), Multiplier: 2, Jitter: 0.2},
+		},
+		Poller:    Poller{Interval: seconds(1), SweepInterval: seconds(15)},
+		Retention: Retention{Published: Duration(168 * time.Hour)},
+		HTTP:      HTTP{Addr: "127.0.0.1:9187"},
+		Log:       Log{Level: "info", Format: "json"},
+	}
+}
+
+// setDefaults fills an entry of a list or a mapping before its keys are read.
+func setDefaults(v reflect.Value) {
+	switch entry := v.Addr().Interface().(type) {
+	case *Destination:
+		*entry = Destination{
+			Concurrency: 64,
+			Timeout:     seconds(15),
+			Pause:       Pause{Initial: Duration(250 * time.Millisecond), Max: seconds(10)},
+		}
+	case *Route:
+		*entry = Route{Order: OrderKey}
+	}
+}
+
+func seconds(n int) Duration { return Duration(time.Duration(n) * time.Second) }
