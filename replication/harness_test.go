@@ -194,6 +194,18 @@ func (r *rig) arrives(table string, ids ...string) {
 	})
 }
 
+// sees waits for one row, where others may come twice: a server that stops may forget
+// what was confirmed last.
+func (r *rig) sees(id string) {
+	r.t.Helper()
+	r.eventually("row "+id+" arrives", func() error {
+		if got := r.sink.ids("outbox"); !slices.Contains(got, id) {
+			return fmt.Errorf("got %v", got)
+		}
+		return nil
+	})
+}
+
 // caughtUp waits for a catch-up whose reason has this part.
 func (r *rig) caughtUp(part string) {
 	r.t.Helper()
