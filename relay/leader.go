@@ -76,7 +76,7 @@ func tryLead(ctx context.Context, conn *pgx.Conn, instance uuid.UUID, lastEpoch 
 		}
 		return tx.QueryRow(ctx, `
 			INSERT INTO pgrelay.leader AS l (instance, epoch, seen_at) VALUES ($1, 1, clock_timestamp())
-			    ON CONFLICT ("only") DO UPDATE SET instance = excluded.instance, epoch = l.epoch + 1, seen_at = excluded.seen_at
+			    ON CONFLICT (singleton) DO UPDATE SET instance = excluded.instance, epoch = l.epoch + 1, seen_at = excluded.seen_at
 			RETURNING epoch`, instance).Scan(&found.epoch)
 	})
 	if err != nil {

@@ -45,7 +45,7 @@ func (q *quiet) fail(now time.Time, log zerolog.Logger, table, doing string, err
 	defer q.mu.Unlock()
 	q.wait = min(max(quietFirst, 2*q.wait), quietMost)
 	q.at = now.Add(q.wait)
-	if text := publicError(err); text != q.text {
+	if text := PublicError(err); text != q.text {
 		q.text = text
 		log.Error().Str("outbox", table).Str("doing", doing).Str("error", text).Str("sqlstate", sqlState(err)).
 			Msg("outbox is left alone for a while: its table refuses the relay's statement")

@@ -26,7 +26,7 @@ func (r *reconnect) after(ctx context.Context, err error) {
 		return
 	}
 	r.wait = min(max(reconnectFirst, 2*r.wait), reconnectMost)
-	if text := publicError(err); text != r.text {
+	if text := PublicError(err); text != r.text {
 		r.text = text
 		r.log.Error().Str("error", text).Msg("PostgreSQL is out of reach; trying again")
 	}

@@ -233,7 +233,7 @@ func (r *Relay) stand(ctx context.Context, sources func(context.Context) error) 
 			return r.drain(ctx, l)
 		}
 		r.resign(l)
-		r.cfg.Log.Warn().Str("error", publicError(err)).Msg("lost the lead; standing by")
+		r.cfg.Log.Warn().Str("error", PublicError(err)).Msg("lost the lead; standing by")
 	}
 	return nil
 }

@@ -78,3 +78,15 @@ const (
 	// verdictDead takes the row out of the pending set with its reason.
 	verdictDead
 )
+
+// eventID is the id that people and consumers know the event by, empty if the row did not become a message and has none.
+func (d *delivery) eventID() string {
+	switch {
+	case d.msg != nil:
+		return d.msg.EventID
+	case d.row.EventID != nil:
+		return *d.row.EventID
+	default:
+		return ""
+	}
+}

@@ -42,6 +42,7 @@ func SessionConfig(base *pgx.ConnConfig, application string) *pgx.ConnConfig {
 		"plan_cache_mode":                     "force_generic_plan",
 		"enable_seqscan":                      "off",
 		"jit":                                 "off",
+		"max_parallel_workers_per_gather":     "0",
 	})
 	if c.ConnectTimeout == 0 || c.ConnectTimeout > connectTimeout {
 		c.ConnectTimeout = connectTimeout
@@ -93,13 +94,16 @@ func sessionLost(conn *pgx.Conn, err error) bool {
 	return conn.IsClosed() || state == "" || (len(state) >= 3 && state[:3] == "57P")
 }
 
-// publicError gives an error's text without what a connection string holds: pgx's connect errors
+// PublicError gives an error's text without what a connection string holds: pgx's connect errors
 // name user and database, never the password, and PostgreSQL's messages are kept to message and code,
 // as details may quote a row.
-func publicError(err error) string {
+func PublicError(err error) string {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		return fmt.Sprintf("%s (SQLSTATE %s)", pg.Message, pg.Code)
 	}
 	return err.Error()
 }
+
+// NotifyChannel is what commands notify, with the outbox's name as payload, to wake a running relay.
+const NotifyChannel = "pgrelay"

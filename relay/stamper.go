@@ -170,12 +170,12 @@ func (s *stamper) stamp(ctx context.Context, t *Table, ds []*delivery) (map[stri
 	n := len(ds)
 	claims, ids, versions, outcomes := make([]int64, n), make([]string, n), make([]string, n), make([]string, n)
 	delays, charges, had := make([]float64, n), make([]int32, n), make([]bool, n)
-	events, kinds, reasons, details := make([]*string, n), make([]string, n), make([]string, n), make([]string, n)
+	events, kinds, reasons, details := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	distinct := map[int64]bool{}
 	for i, d := range ds {
 		v := d.verdict
 		claims[i], ids[i], versions[i], outcomes[i] = d.claim, d.row.ID, d.row.Version, outcomeNames[v.kind]
-		delays[i], had[i], events[i], kinds[i], reasons[i], details[i] = v.delay.Seconds(), d.had, d.row.EventID, d.row.Kind, v.reason, v.detail
+		delays[i], had[i], events[i], kinds[i], reasons[i], details[i] = v.delay.Seconds(), d.had, d.eventID(), d.row.Kind, v.reason, v.detail
 		if !d.unsent && (v.kind == verdictRetry || v.kind == verdictDead) {
 			charges[i] = 1
 		}
@@ -229,6 +229,8 @@ func (s *stamper) heed(ctx context.Context, o *outbox, ds []*delivery, answers m
 			s.finish(o, out, again, locked)
 			return err
 		}
+		// Those that are still pending may lie where no look goes soon.
+		again = append(again, refused...)
 		out = append(out, refused...)
 	}
 	s.finish(o, out, again, locked)

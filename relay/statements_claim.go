@@ -54,7 +54,7 @@ picked AS MATERIALIZED (
 	 WHERE c.nth <= coalesce(($3::int[])[c.dest + 1], 2147483647) AND c.total - c.size < $4::bigint),
 fix AS (
 	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, generation, next_attempt_at)
-	SELECT @name, p.id::text, p.event_id::text, p.kind::text, CASE WHEN p.again THEN nextval('pgrelay.generations') ELSE p.generation END, now()
+	SELECT @name, p.id::text, coalesce(p.event_id::text, ''), coalesce(p.kind::text, ''), CASE WHEN p.again THEN nextval('pgrelay.generations') ELSE p.generation END, now()
 	  FROM picked p WHERE p.stale OR p.again
 	    ON CONFLICT (outbox, row_id) DO UPDATE SET generation = excluded.generation, next_attempt_at = now(), dead_at = NULL, uncertain = false,
 	       attempts = CASE WHEN f.dead_at IS NULL THEN f.attempts ELSE 0 END, unknowns = CASE WHEN f.dead_at IS NULL THEN f.unknowns ELSE 0 END,

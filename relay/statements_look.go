@@ -9,11 +9,18 @@ import (
 // takes none are left out, so that they neither churn nor starve others. Rows with a waiting
 // failures row come by their own time, from retries.
 func newLooks(t *Table, x *strings.Replacer) looks {
+	top := "NULL"
+	if t.KeyGivesOrder() {
+		top = "(SELECT max(@o.id)::text FROM @outbox o)"
+	}
 	look := `
-SELECT @o.id::text FROM @outbox o @o.routed
+SELECT q.id, NULL::bigint, NULL::bigint FROM (
+SELECT @o.id::text AS id FROM @outbox o @o.routed
  WHERE @o.pending AND @o.undeferred AND coalesce(($1::int[])[dt.dest + 1], 1) > 0%s
    AND NOT EXISTS (SELECT FROM pgrelay.failures f WHERE f.outbox = @name AND f.row_id = @o.id::text AND f.dead_at IS NULL)
- ORDER BY @o.id LIMIT ` + fmt.Sprint(LookSize)
+ ORDER BY @o.id LIMIT ` + fmt.Sprint(LookSize) + `) q
+ UNION ALL
+SELECT ` + top + `, pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint FROM pg_current_snapshot() s`
 	deferred, nextDeferred := "", "NULL::timestamptz"
 	if t.names.availableAt != "" {
 		deferred = x.Replace(`
@@ -53,10 +60,11 @@ const LookSize = 500
 
 // The poller's statements, by what they look for. Each takes the rooms first.
 
-// FirstLook finds pending rows from the beginning of the key's order: $1 rooms.
+// FirstLook finds pending rows from the beginning of the key's order: $1 rooms. Its last row has, beside the table's
+// highest key where that means anything, xmin and xmax of the snapshot in which it looked; they are NULL in the others.
 func (t *Table) FirstLook() string { return t.sql.looks.first }
 
-// NextLook finds pending rows behind a key: $1 rooms, $2 the key as text.
+// NextLook is the same behind a key: $1 rooms, $2 the key as text.
 func (t *Table) NextLook() string { return t.sql.looks.next }
 
 // DeferredLook finds rows whose producer's time has come: $1 rooms. Empty where the table has no such column.

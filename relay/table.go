@@ -293,3 +293,12 @@ func (t *Table) checkIdentity(r config.Route, facts keyFacts) error {
 func (t *Table) Ordered() bool { return slices.Contains(t.ordered, true) }
 
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+// KeyGivesOrder says that a greater key is a later insert, so that a look may begin behind one.
+func (t *Table) KeyGivesOrder() bool { return t.SequenceKey && !t.Partitioned }
+
+// Sinks are the destinations that the table's routes lead to, by their index.
+func (t *Table) Sinks() []int { return t.sinks }
+
+// Own says whether it is the table that `pgrelay migrate up` makes.
+func (t *Table) Own() bool { return t.Schema == "pgrelay" && t.Relation == "outbox_events" }
