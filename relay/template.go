@@ -228,9 +228,10 @@ func callNode(pos parse.Pos, function string, args ...parse.Node) *parse.Command
 	return &parse.CommandNode{NodeType: parse.NodeCommand, Pos: pos, Args: append([]parse.Node{name}, args...)}
 }
 
-// nearestName is the name at the smallest edit distance, empty if none is near.
+// nearestName is the name at the smallest edit distance, empty if none is near: two
+// letters swapped, or a third of the name changed.
 func nearestName(name string, names []string) string {
-	best, distance := "", 1+max(1, len(name)/3)
+	best, distance := "", min(len(name), 1+max(2, len(name)/3))
 	for _, candidate := range names {
 		if d := editDistance(name, candidate); d < distance {
 			best, distance = candidate, d
