@@ -108,9 +108,10 @@ func (b *builder) fields() []string {
 
 // groupIsKey says that a route's group is the ordering key alone, which is what keeps
 // a key's order on a FIFO queue.
-func (b *builder) groupIsKey(route int) bool {
+// The key's column is named as in the table.
+func (b *builder) groupIsKey(route int, orderingKey string) bool {
 	group := b.templates[route].group
-	return group == nil || group.source == "{{.ordering_key}}"
+	return group == nil || group.source == "{{."+orderingKey+"}}"
 }
 
 // build makes the message of a row, or says by a *Rejection why there can be none. The

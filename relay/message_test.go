@@ -132,8 +132,11 @@ func TestGroupIsKeyLooksThroughSpacing(t *testing.T) {
 		"": true, "{{.ordering_key}}": true, "{{  .ordering_key }}": true, "{{- .ordering_key -}}": true,
 		"{{.name}}": false, "x{{.ordering_key}}": false, "{{.ordering_key}} ": false, "{{.ordering_key}}{{.name}}": false, "{{json .ordering_key}}": false,
 	} {
-		require.Equal(t, want, newTestBuilder(t, config.Route{Group: template}).groupIsKey(0), template)
+		require.Equal(t, want, newTestBuilder(t, config.Route{Group: template}).groupIsKey(0, "ordering_key"), template)
 	}
+	require.True(t, newTestBuilder(t, config.Route{Group: "{{.name}}"}).groupIsKey(0, "name"))
+	require.False(t, newTestBuilder(t, config.Route{Group: "{{.ordering_key}}"}).groupIsKey(0, "name"))
+	require.False(t, newTestBuilder(t, config.Route{Group: "{{.ordering_key}}"}).groupIsKey(0, ""))
 }
 
 func TestRepublishGetsADedupIDOfItsOwn(t *testing.T) {

@@ -267,10 +267,10 @@ func (t *Table) checkOrder(sinks []Sink, facts keyFacts) (problems []error) {
 				fmt.Sprintf("route %q goes to a FIFO queue, but the key %q (%s) is not an integer from a sequence, so it gives no order", r.Kind, t.names.id, t.IDColumn.Type),
 				"give order_by: columns that rise with each row, or order: none on the route"})
 		}
-		if !t.builder.groupIsKey(i) {
+		if !t.builder.groupIsKey(i, t.names.orderingKey) {
 			problems = append(problems, &TableError{t.Name,
 				fmt.Sprintf("route %q goes to a FIFO queue, but its group is not the ordering key alone, so two keys could share a message group out of order", r.Kind),
-				`use group: "{{.ordering_key}}" (the default), or order: none on the route`})
+				"leave group out, which takes the ordering key, or say order: none on the route"})
 		}
 	}
 	return problems
