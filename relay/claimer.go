@@ -35,6 +35,7 @@ func (c *claimer) run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		c.relay.turn(true)
 		timer.Reset(c.pause(time.Now()))
 		select {
 		case <-ctx.Done():

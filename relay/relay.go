@@ -62,6 +62,8 @@ type Relay struct {
 	alone        atomic.Bool   // a suspect is in flight, and nothing else may be
 
 	leader atomic.Pointer[leader]
+	turned atomic.Int64 // when the loop of lock or claims last turned, in Unix nanoseconds
+	stands atomic.Bool  // the server was reached at the last turn
 	mu     sync.Mutex
 	epoch  int64 // of the last lead here
 	since  int64 // the first of the leads that were all this instance's, up to epoch
@@ -76,6 +78,7 @@ func New(cfg Config) *Relay {
 		cfg: cfg, instance: uuid.New(), outboxOf: map[*Table]*outbox{}, byName: map[string]*outbox{},
 		recent: newRecent(), metrics: newMetrics(cfg.Registerer), work: make(chan struct{}, 1),
 	}
+	r.turn(false)
 	r.flights = newFlights(func() { signal(r.work) })
 	r.stamper = newStamper(r, cfg.Log)
 	for _, t := range cfg.Tables {
@@ -114,6 +117,21 @@ func (r *Relay) Instance() uuid.UUID { return r.instance }
 func (r *Relay) Leads() bool {
 	l := r.leader.Load()
 	return l != nil && l.fresh()
+}
+
+// turnsWithin is how old the last turn of a healthy loop is at most: it turns each second, and a claim may take
+// its statement_timeout of 5 s, a connect 5 s for each host.
+const turnsWithin = 30 * time.Second
+
+// Turns says whether the loop that takes the lead and makes the claims is alive.
+func (r *Relay) Turns() bool { return time.Since(time.Unix(0, r.turned.Load())) < turnsWithin }
+
+// Stands says whether the instance leads or reached the server to stand by at its last turn.
+func (r *Relay) Stands() bool { return r.Turns() && r.stands.Load() }
+
+func (r *Relay) turn(reached bool) {
+	r.turned.Store(time.Now().UnixNano())
+	r.stands.Store(reached)
 }
 
 // Inserted takes an id from the stream. It never blocks; false says that there was no room, and that the poller has been asked to
@@ -224,6 +242,7 @@ func (r *Relay) stand(ctx context.Context, sources func(context.Context) error) 
 	for ctx.Err() == nil {
 		l, err := r.await(ctx)
 		if err != nil {
+			r.turn(false)
 			wait.after(ctx, err)
 			continue
 		}
@@ -257,6 +276,7 @@ func (r *Relay) await(ctx context.Context) (*leader, error) {
 			closeSession(conn)
 			return nil, err
 		}
+		r.turn(true)
 		if !standing {
 			r.cfg.Log.Info().Msg("another instance leads; standing by")
 		}

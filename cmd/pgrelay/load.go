@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/rs/zerolog"
+
+	"pgrelay/internal/config"
+	"pgrelay/migrations"
+	"pgrelay/relay"
+	"pgrelay/relay/sqs"
+	"pgrelay/relay/stdout"
+)
+
+// load reads the configuration and the connection string in it.
+func (a *app) load() (*config.Config, *pgx.ConnConfig, error) {
+	cfg, err := config.Load(a.configFile, a.env)
+	if err != nil {
+		return nil, nil, err
+	}
+	pool, err := pgxpool.ParseConfig(string(cfg.Database.URL))
+	if err != nil {
+		// Load has parsed it before; its error may quote the string.
+		return nil, nil, &usageError{errors.New("database.url can't be parsed")}
+	}
+	return cfg, pool.ConnConfig, nil
+}
+
+// connect opens one session with the relay's settings.
+func connect(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
+	conn, err := pgx.ConnectConfig(ctx, relay.SessionConfig(config, "pgrelay"))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
+	}
+	return conn, nil
+}
+
+// sinks are the destinations in the order of their names, which gives them their indexes.
+func sinks(cfg *config.Config) []relay.Sink {
+	var all []relay.Sink
+	for name, d := range cfg.Destinations {
+		all = append(all, relay.Sink{Name: name, FIFO: d.FIFO(), Ordered: d.FIFO() || d.Type == "stdout"})
+	}
+	slices.SortFunc(all, func(a, b relay.Sink) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// destinations makes the publishers. It calls nobody.
+func (a *app) destinations(ctx context.Context, cfg *config.Config, log zerolog.Logger) ([]relay.Destination, error) {
+	var all []relay.Destination
+	for _, sink := range sinks(cfg) {
+		d := cfg.Destinations[sink.Name]
+		pub, err := newPublisher(ctx, d, a.stdout, log.With().Str("destination", sink.Name).Logger())
+		if err != nil {
+			return nil, fmt.Errorf("destinations.%s: %w", sink.Name, err)
+		}
+		if a.wrap != nil {
+			pub = a.wrap(sink.Name, pub)
+		}
+		all = append(all, relay.Destination{Sink: sink, Publisher: pub, Config: d})
+	}
+	return all, nil
+}
+
+func newPublisher(ctx context.Context, d config.Destination, w io.Writer, log zerolog.Logger) (relay.Publisher, error) {
+	if d.Type == "stdout" {
+		return stdout.New(d, w)
+	}
+	return sqs.New(ctx, d, sqs.Options{Log: log})
+}
+
+// openTables looks the outboxes up, after the schema. All that is wrong is reported at once.
+func openTables(ctx context.Context, conn *pgx.Conn, cfg *config.Config) ([]*relay.Table, error) {
+	if err := migrations.Check(ctx, conn); err != nil {
+		return nil, err
+	}
+	var tables []*relay.Table
+	var errs []error
+	for _, outbox := range cfg.Outboxes {
+		t, err := relay.OpenTable(ctx, conn, outbox, sinks(cfg))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		tables = append(tables, t)
+	}
+	return tables, errors.Join(errs...)
+}
+
+// awaitTables waits for a server that is out of reach, for as long as it takes. What waiting doesn't mend is an error:
+// schema, table, column, wrong password or database.
+func awaitTables(ctx context.Context, config *pgx.ConnConfig, cfg *config.Config, log zerolog.Logger) ([]*relay.Table, error) {
+	said := ""
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		conn, err := connect(ctx, config)
+		if err == nil {
+			var tables []*relay.Table
+			tables, err = openTables(ctx, conn, cfg)
+			lost := conn.IsClosed()
+			_ = conn.Close(context.WithoutCancel(ctx)) // only read from
+			if !lost {
+				return tables, err
+			}
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if hopeless(err) {
+			return nil, err
+		}
+		if text := relay.PublicError(err); text != said {
+			said = text
+			log.Error().Str("error", text).Msg("PostgreSQL is out of reach; trying again")
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+// hopeless says that the server answered and that trying again would bring the same answer: wrong password or role
+// (class 28), no such database.
+func hopeless(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code[:2] == "28" || pg.Code == "3D000")
+}
