@@ -1,0 +1,26 @@
+SHELL := /bin/bash
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+
+.DEFAULT_GOAL := help
+.PHONY: help build test lint demo clean
+
+help: ## Show this
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build bin/pgrelay
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/pgrelay ./cmd/pgrelay
+
+test: ## Run all tests with the race detector; installs PostgreSQL if there is none
+	.ci/install server compiler
+	go test -race ./...
+
+lint: ## Run the linters; builds golangci-lint into bin if it is not there
+	.ci/install linter
+	bin/golangci-lint run
+
+demo: ## Show pgrelay at work; installs PostgreSQL if there is none
+	.ci/install server
+	go run ./internal/demo
+
+clean: ## Remove what was built
+	rm -rf bin
