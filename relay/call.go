@@ -33,7 +33,7 @@ func (d *destination) make(ctx context.Context, c *call) {
 		for i, it := range c.batch {
 			back = append(back, d.lines.done(it.line, c.results[i].Outcome == OutcomeDelivered)...)
 		}
-		if c.stale || d.aborted || d.breaker.phase == phasePaused {
+		if d.breaker.phase == phasePaused {
 			back = append(back, d.lines.drop()...)
 		}
 		d.calls--

@@ -173,7 +173,7 @@ func (d *destination) step(ctx context.Context) time.Duration {
 	defer d.mu.Unlock()
 	now := time.Now()
 	switch {
-	case d.opening || d.aborted:
+	case d.opening:
 	case d.breaker.phase != phasePaused:
 		return d.send(ctx, now)
 	case now.Before(d.breaker.until):

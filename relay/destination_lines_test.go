@@ -114,7 +114,7 @@ func TestARowDiesOfRefusalsOnlyWhenAnotherWasAcceptedSinceItsFirstTry(t *testing
 		try := func(d *delivery) verdictKind {
 			s.forget()
 			s.enqueue([]*delivery{d})
-			return s.kinds(t)[d.row.ID]
+			return s.kind(t, d.row.ID)
 		}
 		require.Equal(t, verdictDelivered, try(row("before", "")))
 		for range 5 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,7 @@ func TestADestinationIsOpenedBeforeItTakesRows(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reached := make(chan struct{})
-		s := begin(t, &fakePublisher{opening: func() error { <-reached; return nil }}, nil)
+		s := begin(t, &fakePublisher{opening: func(context.Context) error { <-reached; return nil }}, nil)
 		require.Zero(t, s.room())
 		require.Zero(t, s.opens.Load())
 		require.Empty(t, s.logged())
@@ -31,9 +32,9 @@ func TestADestinationIsOpenedBeforeItTakesRows(t *testing.T) {
 func TestAnUnreachableDestinationStartsPausedAndSaysSoOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		up := false
-		s := begin(t, &fakePublisher{opening: func() error {
-			if up {
+		var up atomic.Bool
+		s := begin(t, &fakePublisher{opening: func(context.Context) error {
+			if up.Load() {
 				return nil
 			}
 			return &Fault{Reason: "queue_missing", Detail: "create the queue", Err: errors.New("secret")}
@@ -52,7 +53,7 @@ func TestAnUnreachableDestinationStartsPausedAndSaysSoOnce(t *testing.T) {
 		s.enqueue(rows(0, 2))
 		require.Equal(t, map[string]verdictKind{"0": verdictBack, "1": verdictBack}, s.kinds(t))
 
-		up = true
+		up.Store(true)
 		pass(10 * time.Second)
 		require.False(t, s.state().paused)
 		require.Equal(t, 20, s.room())

@@ -21,10 +21,10 @@ func TestAnAbortGivesBackWhatWasNotSentUntilResumed(t *testing.T) {
 		require.Zero(t, s.room())
 
 		s.enqueue(rows(2, 1))
-		require.Equal(t, verdictBack, s.kinds(t)["2"])
+		require.Equal(t, verdictBack, s.kind(t, "2"))
 		pass(time.Second)
-		require.Equal(t, verdictDelivered, s.kinds(t)["a1"], "what was on the wire keeps its outcome")
-		require.Equal(t, verdictDelivered, s.kinds(t)["b1"])
+		require.Equal(t, verdictDelivered, s.kind(t, "a1"), "what was on the wire keeps its outcome")
+		require.Equal(t, verdictDelivered, s.kind(t, "b1"))
 
 		opens := s.opens.Load()
 		s.resume()
@@ -32,7 +32,7 @@ func TestAnAbortGivesBackWhatWasNotSentUntilResumed(t *testing.T) {
 		require.Equal(t, opens+1, s.opens.Load())
 		s.enqueue([]*delivery{row("a3", "a")})
 		pass(time.Second)
-		require.Equal(t, verdictDelivered, s.kinds(t)["a3"])
+		require.Equal(t, verdictDelivered, s.kind(t, "a3"))
 		require.Len(t, s.pub.sent(), 2)
 	})
 }
@@ -67,7 +67,7 @@ func TestNothingIsSentWhenTheLeadIsNotFresh(t *testing.T) {
 
 		s.fresh.Store(true)
 		s.enqueue(rows(0, 1))
-		require.Equal(t, verdictDelivered, s.kinds(t)["0"])
+		require.Equal(t, verdictDelivered, s.kind(t, "0"))
 	})
 }
 
@@ -109,17 +109,43 @@ func TestTheEndOfRunCutsCallsAndSettlesEverything(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := begin(t, &fakePublisher{answer: slow(time.Hour)}, func(c *destinationConfig) { c.timeout = 2 * time.Hour })
-		s.enqueue(rows(0, 12))
+		s.warm()
+		s.enqueue(rows(0, 82))
 		synctest.Wait()
 		s.cancel()
 		out := s.kinds(t)
-		require.Len(t, out, 12)
-		require.Equal(t, verdictUnknown, out["9"])
-		require.Equal(t, verdictBack, out["10"])
+		require.Len(t, out, 82)
+		require.Equal(t, verdictUnknown, out["79"])
+		require.Equal(t, verdictBack, out["80"])
 		require.False(t, s.state().paused, "the cut was ours")
 
-		s.enqueue(rows(12, 1))
-		require.Equal(t, verdictBack, s.kinds(t)["12"])
+		s.enqueue(rows(82, 1))
+		require.Equal(t, verdictBack, s.kind(t, "82"))
+	})
+}
+
+func TestACallThatRunEndsBeforeItBeganSendsNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := begin(t, &fakePublisher{}, nil)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		c := &call{batch: make([]item, 2)}
+		s.publish(ended, c)
+		require.Equal(t, []Result{{Outcome: OutcomeBack}, {Outcome: OutcomeBack}}, c.results)
+		require.Empty(t, s.pub.sent())
+	})
+}
+
+func TestAnOpenThatRunEndsIsNoFault(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := begin(t, &fakePublisher{opening: func(ctx context.Context) error {
+			<-ctx.Done()
+			return &Fault{Reason: "unreachable"}
+		}}, nil)
+		s.cancel()
+		require.Empty(t, s.logged())
 	})
 }
 

@@ -20,7 +20,7 @@ import (
 // fakePublisher answers as its functions say; without them everything is delivered at once.
 type fakePublisher struct {
 	limits  Limits
-	opening func() error
+	opening func(context.Context) error
 	answer  func(ctx context.Context, batch []*Message) ([]Result, *Fault)
 
 	mu       sync.Mutex
@@ -30,14 +30,14 @@ type fakePublisher struct {
 	most     int // calls in flight at one time
 }
 
-func (p *fakePublisher) Open(context.Context) error {
+func (p *fakePublisher) Open(ctx context.Context) error {
 	p.mu.Lock()
 	p.opens++
 	p.mu.Unlock()
 	if p.opening == nil {
 		return nil
 	}
-	return p.opening()
+	return p.opening(ctx)
 }
 
 func (p *fakePublisher) Ordered() bool        { return true }
@@ -184,6 +184,14 @@ func (s *stage) kinds(t *testing.T) map[string]verdictKind {
 		m[id] = v.kind
 	}
 	return m
+}
+
+// kind is one row's outcome.
+func (s *stage) kind(t *testing.T, id string) verdictKind {
+	t.Helper()
+	kinds := s.kinds(t)
+	require.Contains(t, kinds, id, "not settled")
+	return kinds[id]
 }
 
 // forget starts the record of settled rows anew.
