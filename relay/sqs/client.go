@@ -1,9 +1,11 @@
 package sqs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -54,10 +56,10 @@ func (p *Publisher) connect(ctx context.Context, concurrency int, keys aws.Crede
 		o.RetryMaxAttempts = 0
 		o.ClientLogMode = 0
 		o.DisableMessageChecksumValidation = true
-		o.HTTPClient = &http.Client{
+		o.HTTPClient = sender{&http.Client{
 			Transport:     p.transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}
+		}}
 	})
 	return nil
 }
@@ -76,6 +78,27 @@ func newTransport(client aws.HTTPClient, concurrency int) *http.Transport {
 	t.Protocols = new(http.Protocols)
 	t.Protocols.SetHTTP1(true)
 	return t
+}
+
+// sender gives the transport a body of its own. The SDK closes its body as soon as
+// there is an answer, which with a quick server is before the transport has seen the
+// body's end; the transport then drops the connection, and now and then the answer with it. A
+// body that can be had again also lets the transport dial anew when it finds an idle
+// connection closed and has written nothing.
+type sender struct{ client *http.Client }
+
+// Do implements sqs.HTTPClient.
+func (s sender) Do(req *http.Request) (*http.Response, error) {
+	own := *req
+	if req.Body != nil {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			return nil, err
+		}
+		own.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		own.Body, _ = own.GetBody() //nolint:errcheck // it cannot fail
+	}
+	return s.client.Do(&own)
 }
 
 // deadline bounds one call.

@@ -49,8 +49,7 @@ func (p *Publisher) refusal(status int, err error) failure {
 	if v.class == classOther {
 		v, code = judgeStatus(status), fmt.Sprintf("HTTP %d %s", status, plain(code))
 	}
-	switch v.class {
-	case classMessage, classTooLong:
+	if v.class == classMessage || v.class == classTooLong {
 		return failure{result: rejection(v, code, message), split: true}
 	}
 	if v.reason == expired.reason {
@@ -128,11 +127,10 @@ func (p *Publisher) openFault(ctx context.Context, sent bool, err error) *relay.
 	if f.fault != nil {
 		return f.fault
 	}
-	fault := p.fault(f.result.Reason, "%s", f.result.Detail)
-	if f.split { // a queue's name or URL that SQS takes for no parameter
-		fault.Detail += "; check the queue's name"
+	if f.split {
+		return p.fault(refused.reason, "SQS takes this for no queue; check `queue`")
 	}
-	return fault
+	return p.fault(f.result.Reason, "%s", f.result.Detail)
 }
 
 // codeFault tells what a code asks a person to do. What SQS wrote is repeated only

@@ -68,7 +68,6 @@ func (p *Publisher) request(q *queue, batch []*relay.Message) *sqs.SendMessageBa
 		}
 		if p.fifo {
 			e.MessageDeduplicationId = &m.DedupID
-			continue
 		}
 		// Whole seconds, upwards: a message must not come before its time.
 		e.DelaySeconds = int32((m.Delay + time.Second - 1) / time.Second)
