@@ -16,7 +16,9 @@ type createQueue struct {
 	Attributes map[string]string
 }
 
-type queueURLAnswer struct{ QueueUrl string }
+type queueURLAnswer struct {
+	QueueURL string `json:"QueueUrl"`
+}
 
 func (in *createQueue) describe(r *Request) { r.Queue = in.QueueName }
 
@@ -48,7 +50,8 @@ func (in *createQueue) run(_ context.Context, s *Server, _ Fault) (any, error) {
 func checkNewQueue(name string, attrs map[string]string) error {
 	base, fifo := strings.CutSuffix(name, ".fifo")
 	if !queueName.MatchString(base) || len(name) > 80 || fifo != (attrs["FifoQueue"] == "true") {
-		return invalidParameter("Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length; the name of a FIFO queue, and of no other, ends in .fifo")
+		return invalidParameter("Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length; " +
+			"the name of a FIFO queue, and of no other, ends in .fifo")
 	}
 	if err := checkSettable(attrs, fifo); err != nil {
 		return err
@@ -75,7 +78,7 @@ type getQueueAttributes struct {
 }
 
 func (in *getQueueAttributes) run(_ context.Context, s *Server, _ Fault) (any, error) {
-	q, err := s.find(in.QueueUrl)
+	q, err := s.find(in.QueueURL)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +102,7 @@ type setQueueAttributes struct {
 }
 
 func (in *setQueueAttributes) run(_ context.Context, s *Server, _ Fault) (any, error) {
-	q, err := s.find(in.QueueUrl)
+	q, err := s.find(in.QueueURL)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +141,7 @@ func (in *listQueues) run(_ context.Context, s *Server, _ Fault) (any, error) {
 type deleteQueue struct{ queueRef }
 
 func (in *deleteQueue) run(_ context.Context, s *Server, _ Fault) (any, error) {
-	q, err := s.find(in.QueueUrl)
+	q, err := s.find(in.QueueURL)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +155,7 @@ func (in *deleteQueue) run(_ context.Context, s *Server, _ Fault) (any, error) {
 type purgeQueue struct{ queueRef }
 
 func (in *purgeQueue) run(_ context.Context, s *Server, _ Fault) (any, error) {
-	q, err := s.find(in.QueueUrl)
+	q, err := s.find(in.QueueURL)
 	if err != nil {
 		return nil, err
 	}

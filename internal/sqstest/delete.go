@@ -13,7 +13,7 @@ type deleteMessage struct {
 }
 
 func (in *deleteMessage) run(_ context.Context, s *Server, _ Fault) (any, error) {
-	q, err := s.find(in.QueueUrl)
+	q, err := s.find(in.QueueURL)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ type deletedEntry struct {
 }
 
 func (in *deleteMessageBatch) run(_ context.Context, s *Server, _ Fault) (any, error) {
-	q, err := s.find(in.QueueUrl)
+	q, err := s.find(in.QueueURL)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ type changeMessageVisibility struct {
 }
 
 func (in *changeMessageVisibility) run(_ context.Context, s *Server, _ Fault) (any, error) {
-	q, err := s.find(in.QueueUrl)
+	q, err := s.find(in.QueueURL)
 	if err != nil {
 		return nil, err
 	}

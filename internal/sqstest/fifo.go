@@ -44,13 +44,13 @@ func (w *window) remember(now time.Time, key string, r receipt) {
 // dedupKey is what the window compares. An explicit id goes before the body's hash,
 // which leaves attributes out.
 func (o *outgoing) dedupKey(set settings) (id, key string) {
-	id = deref(o.MessageDeduplicationId)
+	id = deref(o.MessageDeduplicationID)
 	if id == "" {
 		sum := sha256.Sum256([]byte(o.MessageBody))
 		id = hex.EncodeToString(sum[:])
 	}
 	if set.dedupByGroup {
-		return id, deref(o.MessageGroupId) + " " + id // no id holds a space
+		return id, deref(o.MessageGroupID) + " " + id // no id holds a space
 	}
 	return id, id
 }

@@ -1,6 +1,7 @@
 package sqstest_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -14,7 +15,7 @@ import (
 
 // call puts one request to a server of its own.
 func call(srv http.Handler, target, body string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/", strings.NewReader(body))
 	r.Header.Set("X-Amz-Target", target)
 	w := httptest.NewRecorder()
 	srv.ServeHTTP(w, r)

@@ -58,7 +58,7 @@ func (h laneHeap) Swap(i, j int) {
 
 // Push implements heap.Interface.
 func (h *laneHeap) Push(x any) {
-	l := x.(*lane)
+	l := x.(*lane) //nolint:errcheck // the heap holds nothing else
 	l.index = len(*h)
 	*h = append(*h, l)
 }

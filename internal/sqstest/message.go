@@ -34,8 +34,8 @@ type outgoing struct {
 	DelaySeconds            *int
 	MessageAttributes       map[string]attributeValue
 	MessageSystemAttributes map[string]attributeValue
-	MessageGroupId          *string
-	MessageDeduplicationId  *string
+	MessageGroupID          *string `json:"MessageGroupId"`
+	MessageDeduplicationID  *string `json:"MessageDeduplicationId"`
 }
 
 type attributeValue struct {
@@ -111,7 +111,7 @@ func parseHandle(handle string) (id string, receive int, ok bool) {
 // newID makes a random UUID, as message and request ids are.
 func newID() string {
 	var b [16]byte
-	rand.Read(b[:]) //nolint:errcheck // never fails, by its documentation
+	rand.Read(b[:])
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	h := hex.EncodeToString(b[:])
 	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")

@@ -89,7 +89,7 @@ func (q *queue) store(now time.Time, o *outgoing, dedupID string) *stored {
 	}
 	m := &stored{
 		Message: Message{
-			MessageID: newID(), Body: o.MessageBody, Attributes: o.attributes(), GroupID: deref(o.MessageGroupId),
+			MessageID: newID(), Body: o.MessageBody, Attributes: o.attributes(), GroupID: deref(o.MessageGroupID),
 			DedupID: dedupID, Delay: delay, ReceivedAt: now,
 		},
 		order: q.order, sent: o, visibleAt: now.Add(delay),
@@ -118,7 +118,8 @@ func (q *queue) take(now time.Time, n int, hide time.Duration) []*stored {
 	var taken []*stored
 	var touched []*lane
 	for len(taken) < n && len(q.lanes) > 0 && !q.lanes[0].readyAt.After(now) {
-		l := heap.Pop(&q.lanes).(*lane)
+		l := q.lanes[0]
+		heap.Pop(&q.lanes)
 		q.expire(now, l)
 		for _, m := range l.messages {
 			if len(taken) == n || m.visibleAt.After(now) {

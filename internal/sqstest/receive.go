@@ -19,7 +19,7 @@ type receiveMessage struct {
 
 // received is the answer for one message.
 type received struct {
-	MessageId              string
+	MessageID              string `json:"MessageId"`
 	ReceiptHandle          string
 	MD5OfBody              string
 	Body                   string
@@ -33,7 +33,7 @@ type receiveAnswer struct {
 }
 
 func (in *receiveMessage) run(ctx context.Context, s *Server, _ Fault) (any, error) {
-	q, err := s.find(in.QueueUrl)
+	q, err := s.find(in.QueueURL)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (in *receiveMessage) render(m *stored) received {
 		}
 	}
 	return received{
-		MessageId: m.MessageID, ReceiptHandle: m.handle(), Body: m.Body, MD5OfBody: md5OfBody(m.Body),
+		MessageID: m.MessageID, ReceiptHandle: m.handle(), Body: m.Body, MD5OfBody: md5OfBody(m.Body),
 		Attributes: system, MessageAttributes: attributes, MD5OfMessageAttributes: md5OfAttributes(attributes),
 	}
 }

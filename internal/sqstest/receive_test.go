@@ -27,17 +27,23 @@ func TestReceiveRefusesWhatIsOutOfRange(t *testing.T) {
 
 func TestAMessageIsHiddenForItsVisibilityTimeout(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	at := time.UnixMilli(1_900_000_000_000)
+	b := newBench(t, sqstest.WithClock(func() time.Time { return at }))
 	b.sendPlain(t, "x")
+	b.Advance(time.Second)
 	require.Equal(t, []string{"x"}, b.receive(t.Context(), t, b.standard))
 	b.Advance(29 * time.Second)
 	require.Empty(t, b.receive(t.Context(), t, b.standard))
 	b.Advance(time.Second)
 	out, err := b.sqs.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{
-		QueueUrl: &b.standard, MessageSystemAttributeNames: []types.MessageSystemAttributeName{"ApproximateReceiveCount"},
+		QueueUrl: &b.standard, MessageSystemAttributeNames: []types.MessageSystemAttributeName{
+			"ApproximateReceiveCount", "ApproximateFirstReceiveTimestamp", "SentTimestamp", "MessageGroupId",
+		},
 	})
 	require.NoError(t, err)
-	require.Equal(t, map[string]string{"ApproximateReceiveCount": "2"}, out.Messages[0].Attributes)
+	require.Equal(t, map[string]string{
+		"ApproximateReceiveCount": "2", "SentTimestamp": "1900000000000", "ApproximateFirstReceiveTimestamp": "1900000001000",
+	}, out.Messages[0].Attributes)
 }
 
 func (b *bench) sendPlain(t testing.TB, bodies ...string) {

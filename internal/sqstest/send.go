@@ -9,13 +9,15 @@ import (
 const traceHeader = "AWSTraceHeader"
 
 // queueRef is the part that requests to one queue share.
-type queueRef struct{ QueueUrl string }
+type queueRef struct {
+	QueueURL string `json:"QueueUrl"`
+}
 
-func (q *queueRef) describe(r *Request) { r.Queue = nameOf(q.QueueUrl) }
+func (q *queueRef) describe(r *Request) { r.Queue = nameOf(q.QueueURL) }
 
 func (o *outgoing) entry() Entry {
 	return Entry{
-		ID: o.ID, Body: o.MessageBody, GroupID: deref(o.MessageGroupId), DedupID: deref(o.MessageDeduplicationId),
+		ID: o.ID, Body: o.MessageBody, GroupID: deref(o.MessageGroupID), DedupID: deref(o.MessageDeduplicationID),
 		Attributes: o.attributes(),
 	}
 }
@@ -28,7 +30,7 @@ type sendMessage struct {
 // sent is the answer for one message.
 type sent struct {
 	ID                           string `json:"Id,omitempty"`
-	MessageId                    string
+	MessageID                    string `json:"MessageId"`
 	MD5OfMessageBody             string
 	MD5OfMessageAttributes       string `json:",omitempty"`
 	MD5OfMessageSystemAttributes string `json:",omitempty"`
@@ -49,7 +51,7 @@ func (in *sendMessage) describe(r *Request) {
 }
 
 func (in *sendMessage) run(_ context.Context, s *Server, f Fault) (any, error) {
-	q, err := s.find(in.QueueUrl)
+	q, err := s.find(in.QueueURL)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +90,7 @@ func (in *sendMessageBatch) describe(r *Request) {
 }
 
 func (in *sendMessageBatch) run(_ context.Context, s *Server, f Fault) (any, error) {
-	q, err := s.find(in.QueueUrl)
+	q, err := s.find(in.QueueURL)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +151,7 @@ func (s *Server) accept(q *queue, messages []*outgoing, faults map[string]EntryF
 	keep := make([]*outgoing, 0, len(messages))
 	for i, o := range messages {
 		answers[i] = sent{
-			ID: o.ID, MessageId: newID(), MD5OfMessageBody: md5OfBody(o.MessageBody),
+			ID: o.ID, MessageID: newID(), MD5OfMessageBody: md5OfBody(o.MessageBody),
 			MD5OfMessageAttributes:       md5OfAttributes(o.MessageAttributes),
 			MD5OfMessageSystemAttributes: md5OfAttributes(o.MessageSystemAttributes),
 		}
@@ -163,7 +165,7 @@ func (s *Server) accept(q *queue, messages []*outgoing, faults map[string]EntryF
 	receipts := q.accept(s.Now, keep)
 	for i, o := range messages {
 		if !faults[o.ID].Discard {
-			answers[i].MessageId, answers[i].SequenceNumber = receipts[0].messageID, receipts[0].sequence
+			answers[i].MessageID, answers[i].SequenceNumber = receipts[0].messageID, receipts[0].sequence
 			receipts = receipts[1:]
 		}
 	}

@@ -45,7 +45,8 @@ func checkEntries(action string, ids []string) error {
 	seen := map[string]bool{}
 	for _, id := range ids {
 		if !entryID.MatchString(id) {
-			return refuse("InvalidBatchEntryId", "A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be at most 80 letters long.")
+			return refuse("InvalidBatchEntryId",
+				"A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be at most 80 letters long.")
 		}
 		if seen[id] {
 			return refuse("BatchEntryIdsNotDistinct", "Id %s repeated.", id)
@@ -62,7 +63,8 @@ func (o *outgoing) check(set settings) *apiError {
 	case o.MessageBody == "":
 		return missingParameter("MessageBody")
 	case !allowedText(o.MessageBody):
-		return refuse("InvalidMessageContents", "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF")
+		return refuse("InvalidMessageContents", "Invalid characters found. Valid unicode characters are "+
+			"#x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF")
 	}
 	if err := checkAttributes(o.MessageAttributes); err != nil {
 		return err
@@ -79,6 +81,8 @@ func (o *outgoing) check(set settings) *apiError {
 	return o.checkIDs(set)
 }
 
+const notOfThisType = "Reason: The request include parameter that is not valid for this queue type."
+
 func (o *outgoing) checkDelay(set settings) *apiError {
 	switch {
 	case o.DelaySeconds == nil:
@@ -86,35 +90,35 @@ func (o *outgoing) checkDelay(set settings) *apiError {
 	case *o.DelaySeconds < 0 || *o.DelaySeconds > maxDelay:
 		return invalidParameter("Value %d for parameter DelaySeconds is invalid. Reason: DelaySeconds must be >= 0 and <= %d.", *o.DelaySeconds, maxDelay)
 	case set.fifo && *o.DelaySeconds > 0: // whether AWS takes a zero is unverified
-		return invalidParameter("Value %d for parameter DelaySeconds is invalid. Reason: The request include parameter that is not valid for this queue type.", *o.DelaySeconds)
+		return invalidParameter("Value %d for parameter DelaySeconds is invalid. "+notOfThisType, *o.DelaySeconds)
 	}
 	return nil
 }
 
-// checkIDs checks what group and deduplication ids look like. That a FIFO message lacks
-// one is not its own fault alone: see missingIDs.
+// checkIDs checks what group and deduplication ids look like; missingID, that they are there.
 func (o *outgoing) checkIDs(set settings) *apiError {
-	if !set.fifo && o.MessageDeduplicationId != nil {
-		return invalidParameter("Value %s for parameter MessageDeduplicationId is invalid. Reason: The request includes a parameter that is not valid for this queue type.", *o.MessageDeduplicationId)
+	if !set.fifo && o.MessageDeduplicationID != nil {
+		return invalidParameter("Value %s for parameter MessageDeduplicationId is invalid. "+notOfThisType, *o.MessageDeduplicationID)
 	}
 	const reason = "Value %s for parameter %s is invalid. Reason: %[2]s can only include alphanumeric and punctuation characters. 1 to 128 in length."
-	if id := o.MessageGroupId; id != nil && !fifoID.MatchString(*id) {
+	if id := o.MessageGroupID; id != nil && !fifoID.MatchString(*id) {
 		return invalidParameter(reason, *id, "MessageGroupId")
 	}
-	if id := o.MessageDeduplicationId; id != nil && !fifoID.MatchString(*id) {
+	if id := o.MessageDeduplicationID; id != nil && !fifoID.MatchString(*id) {
 		return invalidParameter(reason, *id, "MessageDeduplicationId")
 	}
 	return nil
 }
 
-// missingID names what a message for a FIFO queue has to have and hasn't.
+// missingID names what a message for a FIFO queue has to have and hasn't. In a batch that
+// refuses the whole request.
 func (o *outgoing) missingID(set settings) string {
 	switch {
 	case !set.fifo:
 		return ""
-	case o.MessageGroupId == nil:
+	case o.MessageGroupID == nil:
 		return "MessageGroupId"
-	case o.MessageDeduplicationId == nil && !set.contentDedup:
+	case o.MessageDeduplicationID == nil && !set.contentDedup:
 		return "MessageDeduplicationId"
 	}
 	return ""
@@ -155,7 +159,8 @@ func checkAttributeValue(name string, v attributeValue) *apiError {
 	case v.DataType == "":
 		return invalidParameter("The message attribute '%s' must contain a non-empty message attribute type.", name)
 	case !attributeType.MatchString(v.DataType) || utf8.RuneCountInString(v.DataType) > 256:
-		return invalidParameter("The type of message (user) attribute '%s' is invalid. You must use only the following supported type prefixes: Binary, Number, String.", name)
+		return invalidParameter("The type of message (user) attribute '%s' is invalid. "+
+			"You must use only the following supported type prefixes: Binary, Number, String.", name)
 	case len(v.bytes()) == 0:
 		kind, _, _ := strings.Cut(v.DataType, ".")
 		return invalidParameter("The message (user) attribute '%s' must contain a non-empty value of type '%s'.", name, kind)

@@ -52,7 +52,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", *addr)
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", *addr)
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
@@ -61,7 +62,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	for _, name := range queues {
 		srv.CreateQueue(name, nil)
 	}
-	fmt.Fprintln(stdout, url)
+	if _, err := fmt.Fprintln(stdout, url); err != nil {
+		return errors.Join(fmt.Errorf("printing the URL: %w", err), listener.Close())
+	}
 	return serve(ctx, listener, srv)
 }
 

@@ -38,8 +38,7 @@ func start(t *testing.T, args ...string) string {
 	stdout, out := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		done <- run(ctx, args, out)
-		out.Close()
+		done <- errors.Join(run(ctx, args, out), out.Close())
 	}()
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
@@ -64,9 +63,8 @@ func ask(ctx context.Context, method, url, target, body string) (int, string, er
 	if err != nil {
 		return 0, "", err
 	}
-	defer response.Body.Close()
 	got, err := io.ReadAll(response.Body)
-	return response.StatusCode, string(got), err
+	return response.StatusCode, string(got), errors.Join(err, response.Body.Close())
 }
 
 func do(t *testing.T, method, url, target, body string) (int, string) {
@@ -139,7 +137,7 @@ func TestAFaultThatIsNoneIsRefused(t *testing.T) {
 func TestArgumentsAreChecked(t *testing.T) {
 	require.Error(t, run(t.Context(), []string{"-queue", "a b"}, io.Discard))
 	require.Error(t, run(t.Context(), []string{"-addr", "nowhere:x"}, io.Discard))
-	require.True(t, errors.Is(run(t.Context(), []string{"-h"}, io.Discard), flag.ErrHelp))
+	require.ErrorIs(t, run(t.Context(), []string{"-h"}, io.Discard), flag.ErrHelp)
 }
 
 func TestTheProcessStopsOnSIGTERMAndAnswersWhatIsUnderWay(t *testing.T) {
