@@ -57,7 +57,8 @@ func (c *creator) create(ctx context.Context) error {
 	case <-timer.C:
 	}
 	blocked := &Unavailable{Reason: ReasonSlotBlocked, Detail: fmt.Sprintf("slot %s cannot be made before %s ends", c.cfg.Slot, c.blocker(ctx))}
-	err := c.endBackend(ctx)
+	// A closed connection would not end the waiting backend.
+	err := endBackend(ctx, c.sql, int32(c.stream.PID()))
 	if err != nil {
 		cancel()
 	}
@@ -99,14 +100,6 @@ func (c *creator) blocker(ctx context.Context) string {
 	return fmt.Sprintf("the transaction of %s, open since %s,", h, since.UTC().Format(time.RFC3339))
 }
 
-// endBackend ends our waiting backend, which a closed connection would not.
-func (c *creator) endBackend(ctx context.Context) error {
-	if _, err := c.sql.Exec(ctx, `SELECT pg_catalog.pg_terminate_backend($1)`, int32(c.stream.PID())); err != nil {
-		return fmt.Errorf("ending our waiting backend: %w", err)
-	}
-	return nil
-}
-
 // cleanUp sees to it that the half-made slot goes with its backend.
 func (c *creator) cleanUp(ctx context.Context) error {
 	st, err := awaitRelease(ctx, c.sql, c.cfg.Slot, int32(c.stream.PID()))
@@ -138,4 +131,11 @@ func awaitRelease(ctx context.Context, db DB, slot string, pid int32) (SlotState
 			return st, ctx.Err()
 		}
 	}
+}
+
+func endBackend(ctx context.Context, db DB, pid int32) error {
+	if _, err := db.Exec(ctx, `SELECT pg_catalog.pg_terminate_backend($1)`, pid); err != nil {
+		return fmt.Errorf("ending our own backend %d: %w", pid, err)
+	}
+	return nil
 }

@@ -6,7 +6,8 @@
 //   - A row of a committed transaction that the publication carries is handed to the
 //     [Sink] once it is decoded, and whenever rows may have been missed (a new
 //     connection, a new slot, an altered publication) the sink is told to catch up.
-//     A row of a rolled-back transaction is never handed over.
+//     A row of a rolled-back transaction is never handed over. A row may come again
+//     after a reconnect: the server forgets what was confirmed last when it stops.
 //   - The slot holds no WAL back because of us: it is acknowledged as soon as the sink
 //     has the id, follows keepalives while nothing is half received, and is replaced
 //     when it holds more than Config.MaxRetainedWAL.

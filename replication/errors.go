@@ -70,9 +70,13 @@ func connectFault(err error) error {
 	case codeConnections:
 		return &Unavailable{ReasonSenders, "no WAL sender or connection is free: raise max_wal_senders (needs a restart) or end one of pg_stat_replication", err}
 	case codeProtocolViolation, codeFeature:
-		return &Unavailable{ReasonPooler, "the server's side refuses a replication connection: connect directly to PostgreSQL, not through a pooler", err}
+		return pooler(err)
 	}
 	return fmt.Errorf("connecting for replication: %w", err)
+}
+
+func pooler(err error) error {
+	return &Unavailable{ReasonPooler, "whoever answers does not take a replication session: connect directly to PostgreSQL, not through a pooler", err}
 }
 
 // createFault names what a refused slot means.

@@ -122,6 +122,7 @@ func TestThePositionIsReportedWhenItMovesAndAtOnceWhenAsked(t *testing.T) {
 		require.Equal(t, []status{{2 * time.Second, 100, false}}, server.reports, "the last report is over a second old")
 		server.send(t, keepalive(200, 0))
 		time.Sleep(1500 * time.Millisecond)
+		synctest.Wait()
 		require.Equal(t, status{3 * time.Second, 200, false}, server.reports[1])
 		server.send(t, keepalive(300, 1))
 		synctest.Wait()

@@ -197,6 +197,9 @@ func (s *Stream) open(ctx context.Context) (_ *session, err error) {
 
 func (s *Stream) connectSQL(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := pgx.ConnectConfig(ctx, sqlConfig(s.cfg.Conn))
+	if sqlState(err) == codeProtocolViolation {
+		return nil, pooler(err) // it refuses our session settings
+	}
 	if err != nil {
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
@@ -235,7 +238,7 @@ func (s *Stream) publish(ctx context.Context, sql *pgx.Conn) (string, error) {
 // preflight looks at the slot, lets go what can't be used any more, and returns why one
 // has to be made; empty if the slot that is there will do.
 func (s *Stream) preflight(ctx context.Context, sql *pgx.Conn) (string, error) {
-	st, err := awaitRelease(ctx, sql, s.cfg.Slot, s.lastPID)
+	st, err := s.releasedSlot(ctx, sql)
 	if err != nil {
 		return "", err
 	}
@@ -251,6 +254,19 @@ func (s *Stream) preflight(ctx context.Context, sql *pgx.Conn) (string, error) {
 			Int64("retained_bytes", st.RetainedBytes).Msg("replication slot let go")
 	}
 	return why, nil
+}
+
+// releasedSlot looks at the slot once our own last walsender is gone from it. After a
+// half-open connection it may stay for wal_sender_timeout, or for ever where that is 0.
+func (s *Stream) releasedSlot(ctx context.Context, sql *pgx.Conn) (SlotState, error) {
+	st, err := awaitRelease(ctx, sql, s.cfg.Slot, s.lastPID)
+	if err != nil || s.lastPID == 0 || st.Holder.PID != s.lastPID {
+		return st, err
+	}
+	if err := endBackend(ctx, sql, s.lastPID); err != nil {
+		return st, err
+	}
+	return awaitRelease(ctx, sql, s.cfg.Slot, s.lastPID)
 }
 
 func (s *Stream) createSlot(ctx context.Context, sql *pgx.Conn, conn *pgconn.PgConn, why string) error {

@@ -28,6 +28,19 @@ func TestASlotThatSomebodyReadsIsLeftToThemAndTakenWhenFree(t *testing.T) {
 	require.Equal(t, 1, strings.Count(r.logs.String(), `"reason":"slot_held"`), "logged once, not at each try")
 }
 
+func TestAWalsenderOfOursThatOutlivedItsConnectionIsEnded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, pgtest.New(t)).start().connected()
+	r.stop()
+	stale := holdSlot(t, r) // as after a half-open connection
+	sql := r.db.Connect(t)
+	s := &Stream{cfg: r.cfg, lastPID: int32(stale.PID())}
+	st, err := s.releasedSlot(t.Context(), sql)
+	require.NoError(t, err)
+	require.Zero(t, st.Holder.PID)
+	require.True(t, st.Exists)
+}
+
 // holdSlot reads the slot of a stream that is stopped.
 func holdSlot(t *testing.T, r *rig) *pgconn.PgConn {
 	t.Helper()
