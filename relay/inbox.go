@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"container/heap"
 	"context"
 	"sync"
 	"time"
@@ -32,35 +31,12 @@ type inbox struct {
 	mu     sync.Mutex
 	queue  []string // ids in the order in which they came; those not in queued any more are skipped
 	queued map[string]want
-	parked map[string]*parkedWant
-	times  parkHeap
-	lines  map[lineKey]*waiters
+	parked parking
 	space  chan struct{} // closed and replaced when ids were pulled
 }
 
-type parkedWant struct {
-	want
-	at    time.Time
-	line  *lineKey
-	index int // in the heap; -1 once it has left
-}
-
-// waiters are the parked ids of one line in the order in which they came. Those that have left are
-// passed over.
-type waiters struct {
-	ps   []*parkedWant
-	live int
-}
-
-// restagger is how many ids of one line are asked for again at a time while nothing is heard of the line: its
-// settling wakes it, so the timer is only for a row that somebody else held.
-const restagger = 50
-
 func newInbox(bound int, signal func()) *inbox {
-	return &inbox{
-		bound: bound, signal: signal, queued: map[string]want{}, parked: map[string]*parkedWant{},
-		lines: map[lineKey]*waiters{}, space: make(chan struct{}),
-	}
+	return &inbox{bound: bound, signal: signal, queued: map[string]want{}, parked: newParking(), space: make(chan struct{})}
 }
 
 // push queues ids and returns those for which there was no room.
@@ -82,10 +58,8 @@ func (b *inbox) push(wants ...want) (left []want) {
 }
 
 func (b *inbox) add(w want) bool {
-	if p, ok := b.parked[w.id]; ok {
-		// It waits for a time or for its line; asking again sooner would bring the same answer.
-		p.lsn = max(p.lsn, w.lsn)
-		return true
+	if b.parked.has(w.id) {
+		return true // it waits for a time or for its line; asking again sooner would bring the same answer
 	}
 	if old, ok := b.queued[w.id]; ok {
 		old.lsn = max(old.lsn, w.lsn)
@@ -95,7 +69,7 @@ func (b *inbox) add(w want) bool {
 		b.queued[w.id] = old
 		return true
 	}
-	if len(b.queued)+len(b.parked) >= b.bound {
+	if len(b.queued)+b.parked.len() >= b.bound {
 		return false
 	}
 	b.queued[w.id] = w
@@ -124,7 +98,7 @@ func (b *inbox) offer(ctx context.Context, wants []want) error {
 func (b *inbox) pull(n int, now time.Time) []want {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.promote(now)
+	b.enqueue(b.parked.takeDue(now))
 	var wants []want
 	i := 0
 	for ; i < len(b.queue) && len(wants) < n; i++ {
@@ -148,62 +122,27 @@ func (b *inbox) pull(n int, now time.Time) []want {
 func (b *inbox) park(w want, now time.Time, line *lineKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, ok := b.queued[w.id]; ok {
-		return // asked for meanwhile
+	if _, ok := b.queued[w.id]; !ok { // else it was asked for meanwhile
+		b.parked.add(w, now.Add(w.wait), line)
 	}
-	if _, ok := b.parked[w.id]; ok {
-		return
-	}
-	p := &parkedWant{want: w, at: now.Add(w.wait), line: line}
-	if line != nil {
-		l := b.lines[*line]
-		if l == nil {
-			l = &waiters{}
-			b.lines[*line] = l
-		}
-		p.at = p.at.Add(time.Duration(l.live/restagger) * time.Second)
-		l.ps = append(l.ps, p)
-		l.live++
-	}
-	b.parked[w.id] = p
-	heap.Push(&b.times, p)
 }
 
-// wake queues up to n ids of a line that has settled, in the order in which they came.
+// wake queues the first n ids of a line that has settled.
 func (b *inbox) wake(line lineKey, n int) {
 	b.mu.Lock()
-	l, woken := b.lines[line], false
-	for l != nil && n > 0 && l.live > 0 {
-		p := l.ps[0]
-		l.ps = l.ps[1:]
-		if p.index >= 0 {
-			b.unpark(p)
-			n--
-			woken = true
-		}
-	}
+	woken := b.parked.takeLine(line, n)
+	b.enqueue(woken)
 	b.mu.Unlock()
-	if woken {
+	if len(woken) > 0 {
 		b.signal()
 	}
 }
 
-func (b *inbox) promote(now time.Time) {
-	for len(b.times) > 0 && !b.times[0].at.After(now) {
-		b.unpark(b.times[0])
+func (b *inbox) enqueue(wants []want) {
+	for _, w := range wants {
+		b.queued[w.id] = w
+		b.queue = append(b.queue, w.id)
 	}
-}
-
-func (b *inbox) unpark(p *parkedWant) {
-	heap.Remove(&b.times, p.index)
-	delete(b.parked, p.id)
-	if p.line != nil {
-		if b.lines[*p.line].live--; b.lines[*p.line].live == 0 {
-			delete(b.lines, *p.line)
-		}
-	}
-	b.queued[p.id] = p.want
-	b.queue = append(b.queue, p.id)
 }
 
 // next is when something is queued or due: now if it is, zero if nothing waits.
@@ -213,10 +152,8 @@ func (b *inbox) next(now time.Time) time.Time {
 	switch {
 	case len(b.queued) > 0:
 		return now
-	case len(b.times) > 0:
-		return b.times[0].at
 	default:
-		return time.Time{}
+		return b.parked.next()
 	}
 }
 
@@ -224,28 +161,5 @@ func (b *inbox) next(now time.Time) time.Time {
 func (b *inbox) size() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.queued) + len(b.parked)
-}
-
-// parkHeap orders parked ids by their time.
-type parkHeap []*parkedWant
-
-func (h parkHeap) Len() int           { return len(h) }
-func (h parkHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h parkHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
-
-// Push implements heap.Interface.
-func (h *parkHeap) Push(x any) {
-	p := x.(*parkedWant)
-	p.index = len(*h)
-	*h = append(*h, p)
-}
-
-// Pop implements heap.Interface.
-func (h *parkHeap) Pop() any {
-	old := *h
-	p := old[len(old)-1]
-	p.index = -1
-	*h = old[:len(old)-1]
-	return p
+	return len(b.queued) + b.parked.len()
 }

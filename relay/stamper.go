@@ -273,7 +273,8 @@ func (s *stamper) finish(o *outbox, out, again, locked []*delivery) {
 	for _, d := range out {
 		s.remember(o, d, now)
 		if d.line != "" {
-			lines[d.lineKey()] = true
+			// A row that waits for its retry goes on holding its line.
+			lines[d.lineKey()] = d.verdict.kind != verdictRetry && d.verdict.kind != verdictUnknown
 		}
 	}
 	again = append(again, s.relay.flights.remove(out)...)
@@ -282,8 +283,10 @@ func (s *stamper) finish(o *outbox, out, again, locked []*delivery) {
 		wants = append(wants, want{id: d.row.ID, xid: -1, source: sourcePoller})
 	}
 	o.requeue(wants)
-	for line := range lines {
-		o.inbox.wake(line, s.relay.cfg.Limits.BatchSize)
+	for line, free := range lines {
+		if free && !s.relay.flights.hasLine(line) {
+			o.inbox.wake(line, s.relay.cfg.Limits.BatchSize)
+		}
 	}
 	s.keepLocked(o, locked, now)
 }
