@@ -61,7 +61,7 @@ func TestTemplatePrintsStoredText(t *testing.T) {
 		`{{with index .payload "absent"}}{{.}}{{else}}{{.name}}{{end}}`:                            "Zoë <&>",
 		`{{index .payload "absent" "deeper"}}|{{json (index .payload "absent")}}`:                  "|null",
 		`{{index .payload.list 1}}{{index .payload.list 2}}`:                                       "<y>",
-		`{{define "x"}}<{{.a}}>{{end}}{{template "x" .payload.sub}}`:                               "<é>",
+		`{{define "x"}}<{{.a}}{{$.a}}>{{end}}{{template "x" .payload.sub}}`:                        "<éé>",
 		`{{slice .name 0 1}}`:                                                                      "Z",
 	} {
 		got, err := renderTestRow(t, text, testRow)
