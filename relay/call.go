@@ -19,9 +19,9 @@ type call struct {
 	fault   *Fault
 }
 
-// make makes the call and settles its rows. Their outcomes are settled before their
+// do makes the call and settles its rows. Their outcomes are settled before their
 // lines move on, so that the outcomes of one line are settled in its order.
-func (d *destination) make(ctx context.Context, c *call) {
+func (d *destination) do(ctx context.Context, c *call) {
 	d.publish(ctx, c)
 	now := time.Now()
 	d.update(func() { d.judge(ctx, c, now) })

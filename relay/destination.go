@@ -28,7 +28,7 @@ type destinationConfig struct {
 	maySend func() bool
 	// settle gets deliveries with their verdict, those of a line in its order. It never blocks.
 	settle func([]*delivery)
-	// opened is called when room grows from none.
+	// opened is called when room grows from none. It never blocks.
 	opened  func()
 	log     zerolog.Logger
 	metrics *destinationMetrics
@@ -206,7 +206,7 @@ func (d *destination) send(ctx context.Context, now time.Time) time.Duration {
 		c := &call{batch: d.lines.take(n), mark: d.accepted, epoch: d.breaker.epoch}
 		d.calls++
 		d.flying += n
-		d.work.Go(func() { d.make(ctx, c) })
+		d.work.Go(func() { d.do(ctx, c) })
 	}
 	return math.MaxInt64
 }
