@@ -20,7 +20,7 @@ type directory struct {
 }
 
 func newDirectory() (*directory, error) {
-	removeAbandoned()
+	tidyUp()
 	path, err := os.MkdirTemp("", directoryPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("making a directory: %w", err)
@@ -51,11 +51,13 @@ func (d *directory) remove() error {
 	return d.lock.Close()
 }
 
-// removeAbandoned clears away what killed binaries have left, once per process. The
-// age keeps it off a directory that is made at this moment and not yet locked. It is
-// a courtesy: what it can't remove stays, and no test depends on it.
-var removeAbandoned = sync.OnceFunc(func() {
-	paths, err := filepath.Glob(filepath.Join(os.TempDir(), directoryPrefix+"*"))
+var tidyUp = sync.OnceFunc(func() { removeAbandoned(os.TempDir()) })
+
+// removeAbandoned clears away what killed binaries have left. The age keeps it off a
+// directory that is made at this moment and not yet locked. It is a courtesy: what it
+// can't remove stays, and no test depends on it.
+func removeAbandoned(parent string) {
+	paths, err := filepath.Glob(filepath.Join(parent, directoryPrefix+"*"))
 	if err != nil {
 		return
 	}
@@ -73,4 +75,4 @@ var removeAbandoned = sync.OnceFunc(func() {
 		}
 		_ = f.Close()
 	}
-})
+}

@@ -119,7 +119,7 @@ func TestKilledBinaryTakesItsServerWithIt(t *testing.T) {
 		select {}
 	}
 	t.Parallel()
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), childVariable+"=1")
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -138,6 +138,23 @@ func TestKilledBinaryTakesItsServerWithIt(t *testing.T) {
 		return nil
 	}, "the postmaster follows its parent")
 	require.NoError(t, os.RemoveAll(dir))
+}
+
+func TestServerThatIsNotTheOneAskedForFailsTheTest(t *testing.T) {
+	t.Parallel()
+	for variable, message := range map[string]string{
+		"PGRELAY_TEST_PGVERSION=9":      "PGRELAY_TEST_PGVERSION asks for 9",
+		"PGRELAY_TEST_PGBIN=/not/there": "/not/there/initdb: no such file",
+	} {
+		t.Run(variable, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestServerListensOnItsSocket$")
+			cmd.Env = append(os.Environ(), variable)
+			out, err := cmd.CombinedOutput()
+			require.Error(t, err)
+			require.Contains(t, string(out), message)
+		})
+	}
 }
 
 func TestEventuallyReportsTheLastErrorAtTheDeadline(t *testing.T) {
