@@ -94,7 +94,7 @@ func newRoot(a *app) *cobra.Command {
 		return &usageError{fmt.Errorf("%w; `%s --help` shows how", err, cmd.CommandPath())}
 	})
 	root.PersistentFlags().StringVarP(&a.configFile, "config", "c", "pgrelay.yaml", "configuration file")
-	root.AddCommand(newRun(a), newMigrate(a), newVersion(a))
+	root.AddCommand(newRun(a), newMigrate(a), newStatus(a), newRepublish(a), newDead(a), newSlot(a), newVersion(a))
 	return root
 }
 
@@ -104,4 +104,18 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return &usageError{fmt.Errorf("%q takes no argument %q; `%s --help` shows how", cmd.CommandPath(), args[0], cmd.CommandPath())}
 	}
 	return nil
+}
+
+// required refuses a command line without the flag.
+func required(cmd *cobra.Command, flag string) {
+	before := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if !cmd.Flags().Changed(flag) {
+			return &usageError{fmt.Errorf("--%s is missing; `%s --help` shows how", flag, cmd.CommandPath())}
+		}
+		if before == nil {
+			return nil
+		}
+		return before(cmd, args)
+	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"pgrelay/internal/admin"
 	"pgrelay/internal/config"
+	"pgrelay/internal/status"
 	"pgrelay/poller"
 	"pgrelay/relay"
 	"pgrelay/replication"
@@ -86,13 +87,22 @@ func (a *app) relay(ctx context.Context, cfg *config.Config, conn *pgx.ConnConfi
 		}
 		sources = append(sources, s.Run)
 	}
-	return r.Run(ctx, func(ctx context.Context) error {
-		g, ctx := errgroup.WithContext(ctx)
-		for _, run := range sources {
-			g.Go(func() error { return run(ctx) })
-		}
-		return g.Wait()
-	})
+	sampler := status.NewSampler(conn, slotName(cfg, conn.Database), tables, registry, log)
+	sampling, stop := context.WithCancel(ctx)
+	var g errgroup.Group
+	g.Go(func() error { return sampler.Run(sampling) })
+	err = r.Run(ctx, func(ctx context.Context) error { return together(ctx, sources) })
+	stop()
+	return errors.Join(err, g.Wait())
+}
+
+// together runs the sources of ids until ctx ends.
+func together(ctx context.Context, sources []func(context.Context) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, run := range sources {
+		g.Go(func() error { return run(ctx) })
+	}
+	return g.Wait()
 }
 
 func newStream(cfg *config.Config, conn *pgx.ConnConfig, tables []*relay.Table, r *relay.Relay, registry prometheus.Registerer, log zerolog.Logger) (*replication.Stream, error) {

@@ -1,0 +1,73 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"pgrelay/relay"
+	"pgrelay/replication"
+)
+
+// Status is a relay's state at one moment.
+type Status struct {
+	Slot     Slot           `json:"slot"`
+	Leader   Leader         `json:"leader"`
+	Outboxes []relay.Counts `json:"outboxes"`
+}
+
+// Slot is the replication slot's part of it.
+type Slot struct {
+	Name          string `json:"name"`
+	Wanted        bool   `json:"wanted"` // false: replication.enabled is
+	Exists        bool   `json:"exists"`
+	Active        bool   `json:"active"`
+	Lost          bool   `json:"lost"`
+	LostReason    string `json:"lost_reason,omitempty"`
+	LagBytes      int64  `json:"lag_bytes"`
+	RetainedBytes int64  `json:"retained_bytes"`
+	SafeBytes     *int64 `json:"safe_bytes"` // null: max_slot_wal_keep_size sets no limit
+}
+
+// Leader is who relays.
+type Leader struct {
+	Instance string `json:"instance"` // empty: nobody has led yet
+	Epoch    int64  `json:"epoch"`
+	// SeenSeconds is how long ago the leader last showed itself.
+	SeenSeconds float64 `json:"seen_seconds"`
+	Alive       bool    `json:"alive"`
+}
+
+// aliveWithin is how old a sign of life may be: leaders show themselves each second.
+const aliveWithin = 5
+
+// Read asks the server. slot is empty where replication is off.
+func Read(ctx context.Context, conn *pgx.Conn, slot string, tables []*relay.Table) (Status, error) {
+	var s Status
+	if slot != "" {
+		found, err := replication.Inspect(ctx, conn, slot)
+		if err != nil {
+			return s, err
+		}
+		s.Slot = Slot{
+			Name: slot, Wanted: true, Exists: found.Exists, Active: found.Holder.PID != 0, Lost: found.Lost, LostReason: found.LostReason,
+			LagBytes: found.LagBytes, RetainedBytes: found.RetainedBytes, SafeBytes: found.SafeBytes,
+		}
+	}
+	err := conn.QueryRow(ctx, `SELECT instance::text, epoch, extract(epoch FROM clock_timestamp() - seen_at)::float8 FROM pgrelay.leader`).
+		Scan(&s.Leader.Instance, &s.Leader.Epoch, &s.Leader.SeenSeconds)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return s, fmt.Errorf("reading the leader: %w", err)
+	}
+	s.Leader.Alive = err == nil && s.Leader.SeenSeconds < aliveWithin
+	for _, t := range tables {
+		c, err := t.Count(ctx, conn)
+		if err != nil {
+			return s, err
+		}
+		s.Outboxes = append(s.Outboxes, c)
+	}
+	return s, nil
+}
