@@ -85,7 +85,7 @@ func (p *Publisher) unreachable(ctx context.Context, err error) failure {
 	if errors.As(cause, &u) {
 		cause = u.Err
 	}
-	fault := p.fault("unreachable", "SQS cannot be reached (%v); check endpoint, region, network and proxy", cause)
+	fault := p.fault("unreachable", "SQS cannot be reached (%s); check endpoint, region, network and proxy", plain(cause.Error()))
 	fault.Err = cause
 	return failure{result: backFor(fault), fault: fault}
 }
