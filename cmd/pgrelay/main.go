@@ -1,121 +1,12 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
-	"github.com/spf13/cobra"
-
-	"pgrelay/internal/config"
-	"pgrelay/relay"
+	"pgrelay/internal/cli"
 )
 
-const (
-	exitDone   = 0
-	exitFailed = 1
-	exitUsage  = 2
-)
+// version is set by the linker.
+var version string
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		<-ctx.Done()
-		stop() // the second signal quits at once
-	}()
-	os.Exit(execute(ctx, os.Args[1:], &app{stdout: os.Stdout, stderr: os.Stderr, env: os.LookupEnv}))
-}
-
-// app is what commands need of the process around them.
-type app struct {
-	stdout, stderr io.Writer
-	env            func(string) (string, bool)
-	configFile     string
-	// wrap, if set, stands between the relay and a destination: crash tests put their hook there.
-	wrap func(name string, pub relay.Publisher) relay.Publisher
-}
-
-// execute runs one command line and gives the exit code.
-func execute(ctx context.Context, args []string, a *app) int {
-	root := newRoot(a)
-	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return exitDone
-	}
-	fmt.Fprintf(a.stderr, "pgrelay: %s\n", describe(err))
-	var usage *usageError
-	var problems config.Problems
-	if errors.As(err, &usage) || errors.As(err, &problems) {
-		return exitUsage
-	}
-	return exitFailed
-}
-
-// describe gives an error's text without what an error of the server may quote.
-func describe(err error) string {
-	var problems config.Problems
-	if errors.As(err, &problems) {
-		return fmt.Sprintf("the configuration has %d problem(s):\n%s", len(problems), problems)
-	}
-	return err.Error()
-}
-
-// usageError says that the command line is wrong.
-type usageError struct{ err error }
-
-// Error implements error.
-func (e *usageError) Error() string { return e.err.Error() }
-
-// Unwrap gives what the parser said.
-func (e *usageError) Unwrap() error { return e.err }
-
-func newRoot(a *app) *cobra.Command {
-	root := &cobra.Command{
-		Use:           "pgrelay",
-		Short:         "Relay transactional outbox tables of PostgreSQL to Amazon SQS",
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return &usageError{fmt.Errorf("unknown command %q; `pgrelay --help` lists them", args[0])}
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	root.SetOut(a.stdout)
-	root.SetErr(a.stderr)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{fmt.Errorf("%w; `%s --help` shows how", err, cmd.CommandPath())}
-	})
-	root.PersistentFlags().StringVarP(&a.configFile, "config", "c", "pgrelay.yaml", "configuration file")
-	root.AddCommand(newRun(a), newMigrate(a), newStatus(a), newRepublish(a), newDead(a), newSlot(a), newVersion(a))
-	return root
-}
-
-// noArgs refuses arguments as a wrong command line.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return &usageError{fmt.Errorf("%q takes no argument %q; `%s --help` shows how", cmd.CommandPath(), args[0], cmd.CommandPath())}
-	}
-	return nil
-}
-
-// required refuses a command line without the flag.
-func required(cmd *cobra.Command, flag string) {
-	before := cmd.PreRunE
-	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
-		if !cmd.Flags().Changed(flag) {
-			return &usageError{fmt.Errorf("--%s is missing; `%s --help` shows how", flag, cmd.CommandPath())}
-		}
-		if before == nil {
-			return nil
-		}
-		return before(cmd, args)
-	}
-}
+func main() { os.Exit(cli.Main(cli.Program{Version: version})) }

@@ -14,8 +14,9 @@ import (
 
 // arrows says what a package of the program may import of ours.
 var arrows = map[string][]string{
-	"cmd/pgrelay": {
-		"internal/admin", "internal/config", "migrations", "poller", "relay",
+	"cmd/pgrelay": {"internal/cli"},
+	"internal/cli": {
+		"internal/admin", "internal/config", "internal/status", "migrations", "poller", "relay",
 		"relay/sqs", "relay/stdout", "replication",
 	},
 	"poller":          {"internal/config", "relay"},
@@ -26,12 +27,13 @@ var arrows = map[string][]string{
 	"migrations":      {},
 	"internal/admin":  {},
 	"internal/config": {},
+	"internal/status": {"relay", "replication"},
 }
 
 // support is what serves tests and the demo: it may import anything, and of the program
 // nothing may import it.
 var support = []string{
-	"internal/archtest", "internal/demo", "internal/pgtest", "internal/protocol",
+	"internal/archtest", "internal/demo", "internal/e2e", "internal/pgtest", "internal/protocol",
 	"internal/publishertest", "internal/sqstest", "internal/sqstest/sqsd",
 }
 
@@ -39,9 +41,9 @@ var support = []string{
 var libraries = map[string][]string{
 	"github.com/aws/":              {"relay/sqs"},
 	"github.com/jackc/pglogrepl":   {"replication"},
-	"github.com/jackc/pgx/":        {"cmd/pgrelay", "internal/config", "migrations", "poller", "relay", "replication"},
+	"github.com/jackc/pgx/":        {"internal/cli", "internal/config", "internal/status", "migrations", "poller", "relay", "replication"},
 	"github.com/pressly/goose/":    {"migrations"},
-	"github.com/spf13/cobra":       {"cmd/pgrelay"},
+	"github.com/spf13/cobra":       {"internal/cli"},
 	"github.com/stretchr/testify/": {},
 	"testing":                      {},
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -7,9 +7,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the linker.
-var version = ""
-
 func newVersion(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
@@ -17,13 +14,13 @@ func newVersion(a *app) *cobra.Command {
 		Example: "  pgrelay version",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(a.stdout, "pgrelay", versionText())
+			_, err := fmt.Fprintln(a.stdout, "pgrelay", versionText(a.Version))
 			return err
 		},
 	}
 }
 
-func versionText() string {
+func versionText(version string) string {
 	if version != "" {
 		return version
 	}

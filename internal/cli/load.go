@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -67,8 +67,8 @@ func (a *app) destinations(ctx context.Context, cfg *config.Config, log zerolog.
 		if err != nil {
 			return nil, fmt.Errorf("destinations.%s: %w", sink.Name, err)
 		}
-		if a.wrap != nil {
-			pub = a.wrap(sink.Name, pub)
+		if a.Wrap != nil {
+			pub = a.Wrap(sink.Name, pub)
 		}
 		all = append(all, relay.Destination{Sink: sink, Publisher: pub, Config: d})
 	}
