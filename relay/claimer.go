@@ -220,7 +220,7 @@ func (c *claimer) take(ctx context.Context, t *Table, wants []want, rooms []int3
 			hot = append(hot, w.id)
 		}
 	}
-	args := []any{ids, c.relay.instance, rooms, budget, alone, hot}
+	args := []any{ids, c.relay.instance, rooms, budget, alone, hot, c.leader.epoch}
 	if t.Ordered() && t.lows() {
 		lows, err := c.lows(ctx, t, ids)
 		if err != nil {

@@ -92,7 +92,6 @@ func (f *flights) split(t *Table, wants []want) []want {
 			return false
 		}
 		fl.again = fl.again || w.source == sourcePoller
-		fl.lsn = max(fl.lsn, w.lsn)
 		return true
 	})
 }

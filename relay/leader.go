@@ -160,6 +160,10 @@ type released struct {
 // hold in memory. A row that was in flight in a dead process counts a crash.
 func (l *leader) release(ctx context.Context, t *Table, held []int64, maxAttempts int) (rows []released, err error) {
 	err = pgx.BeginFunc(ctx, l.conn, func(tx pgx.Tx) error {
+		// As durable as the takeover: a release that a crash took back would let the predecessor's stamps count again.
+		if _, err := tx.Exec(ctx, `SET LOCAL synchronous_commit = local`); err != nil {
+			return err
+		}
 		// Locked by one statement and released by the next, which then sees what a late stamp took out meanwhile.
 		if _, err := tx.Exec(ctx, `SELECT FROM pgrelay.claims WHERE outbox = $1 AND NOT id = ANY ($2) ORDER BY id FOR UPDATE`, t.Name, held); err != nil {
 			return err

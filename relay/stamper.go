@@ -171,7 +171,7 @@ func (s *stamper) stamp(ctx context.Context, t *Table, ds []*delivery) (map[stri
 	claims, ids, versions, outcomes := make([]int64, n), make([]string, n), make([]string, n), make([]string, n)
 	delays, charges, had := make([]float64, n), make([]int32, n), make([]bool, n)
 	events, kinds, reasons, details := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
-	distinct := map[int64]bool{}
+	distinct := map[int64]int64{}
 	for i, d := range ds {
 		v := d.verdict
 		claims[i], ids[i], versions[i], outcomes[i] = d.claim, d.row.ID, d.row.Version, outcomeNames[v.kind]
@@ -179,13 +179,13 @@ func (s *stamper) stamp(ctx context.Context, t *Table, ds []*delivery) (map[stri
 		if !d.unsent && (v.kind == verdictRetry || v.kind == verdictDead) {
 			charges[i] = 1
 		}
-		distinct[d.claim] = true
+		distinct[d.claim] = d.epoch
 	}
-	open := make([]int64, 0, len(distinct))
-	for c := range distinct {
-		open = append(open, c)
+	var open, epochs []int64
+	for claim, epoch := range distinct {
+		open, epochs = append(open, claim), append(epochs, epoch)
 	}
-	rows, err := s.conn.Query(ctx, t.sql.stamp, claims, ids, versions, outcomes, delays, charges, had, events, kinds, reasons, details, open)
+	rows, err := s.conn.Query(ctx, t.sql.stamp, claims, ids, versions, outcomes, delays, charges, had, events, kinds, reasons, details, open, epochs)
 	if err != nil {
 		return nil, err
 	}
@@ -285,7 +285,7 @@ func (s *stamper) finish(o *outbox, out, again, locked []*delivery) {
 	o.requeue(wants)
 	for line, free := range lines {
 		if free && !s.relay.flights.hasLine(line) {
-			o.inbox.wake(line, s.relay.cfg.Limits.BatchSize)
+			o.inbox.wake(line, 2*lineRun)
 		}
 	}
 	s.keepLocked(o, locked, now)

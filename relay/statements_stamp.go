@@ -2,7 +2,8 @@ package relay
 
 // stampSQL gives every delivery of any number of batches its outcome. Parallel arrays: $1 claims, $2 ids, $3 versions,
 // $4 outcomes (delivered, retry, unknown, dead, back), $5 delays in seconds, $6 charged attempts, $7 whether a failures row was seen,
-// $8 event ids, $9 kinds, $10 reasons, $11 details; $12 the distinct claims.
+// $8 event ids, $9 kinds, $10 reasons, $11 details; $12, $13 the distinct claims and
+// the leads that they were made in.
 //
 // own is the fence: what is not in a claims row any more is not stamped, so every part joins taken, which
 // comes from it. Rows that somebody has locked stay in their claims row for the next time. A row whose version
@@ -10,7 +11,8 @@ package relay
 // generation. The claims rows are locked first, as the release does, so that the two cannot deadlock.
 const stampSQL = `
 WITH own AS MATERIALIZED (
-	SELECT c.id, c.ids FROM pgrelay.claims c WHERE c.id = ANY ($12::bigint[]) ORDER BY c.id FOR UPDATE),
+	SELECT c.id, c.ids FROM pgrelay.claims c JOIN unnest($12::bigint[], $13::bigint[]) AS k(id, epoch) ON k.id = c.id AND k.epoch = c.epoch
+	 ORDER BY c.id FOR UPDATE OF c),
 held AS MATERIALIZED (SELECT own.id AS claim, u.id FROM own CROSS JOIN LATERAL unnest(own.ids) AS u(id)),
 given AS MATERIALIZED (
 	SELECT g.* FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::int[], $7::bool[], $8::text[], $9::text[], $10::text[], $11::text[])

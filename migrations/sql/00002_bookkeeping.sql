@@ -13,6 +13,9 @@ CREATE TABLE pgrelay.claims (
     id         bigint GENERATED ALWAYS AS IDENTITY (CACHE 1) PRIMARY KEY,
     outbox     text NOT NULL,
     instance   uuid NOT NULL,
+    -- The lead in which it was made. Ids repeat when a crash of the server loses the
+    -- sequence's last values together with claims; a takeover is durable, so epochs don't.
+    epoch      bigint NOT NULL DEFAULT 0,
     ids        text[] NOT NULL,
     -- The row went alone in the process, so that a crash counts as its attempt.
     alone      boolean NOT NULL DEFAULT false,
