@@ -96,7 +96,7 @@ func (s sender) Do(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		own.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-		own.Body, _ = own.GetBody() //nolint:errcheck // it cannot fail
+		own.Body, _ = own.GetBody()
 	}
 	return s.client.Do(&own)
 }

@@ -73,7 +73,7 @@ func TestOneEntryIsJudgedByCodeAndSenderFault(t *testing.T) {
 			{"SomethingNew", true, relay.OutcomeRetry},
 			{"", false, relay.OutcomeDelivered},
 		} {
-			ts.Advance(sixMinutes) // past the deduplication window
+			ts.Advance(pastDedup) // past the deduplication window
 			ts.SetFault(onSend(sqstest.Fault{Entries: map[string]sqstest.EntryFault{
 				"1": {Code: c.code, SenderFault: c.sender, Message: "Value body-b for parameter MessageBody is invalid."},
 			}}))

@@ -78,7 +78,7 @@ func (p *Publisher) unreachable(ctx context.Context, err error) failure {
 		return notSent
 	}
 	cause := err
-	if context.Cause(ctx) == errDeadline {
+	if errors.Is(context.Cause(ctx), errDeadline) {
 		cause = fmt.Errorf("no connection within %s", p.timeout)
 	}
 	var u *url.Error // repeats the URL
@@ -154,7 +154,7 @@ func (p *Publisher) fault(reason, format string, args ...any) *relay.Fault {
 
 // ended says that the caller ended the call, not its own deadline.
 func ended(ctx context.Context) bool {
-	return ctx.Err() != nil && context.Cause(ctx) != errDeadline
+	return ctx.Err() != nil && !errors.Is(context.Cause(ctx), errDeadline)
 }
 
 func statusOf(err error) int {

@@ -64,9 +64,8 @@ func (p *Publisher) readLimit(ctx context.Context, url string) (int, *relay.Faul
 	if fifo := out.Attributes["FifoQueue"] == "true"; fifo != p.fifo {
 		return 0, p.fault("wrong_type", "a queue is FIFO if and only if its name ends in .fifo; this one's type and name differ")
 	}
-	limit, err := strconv.Atoi(out.Attributes["MaximumMessageSize"])
-	if err != nil || limit <= 0 || limit > maxBytes {
-		return maxBytes, nil
+	if limit, err := strconv.Atoi(out.Attributes["MaximumMessageSize"]); err == nil && limit > 0 && limit < maxBytes {
+		return limit, nil
 	}
-	return limit, nil
+	return maxBytes, nil
 }

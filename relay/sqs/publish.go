@@ -34,8 +34,8 @@ func (p *Publisher) Publish(ctx context.Context, batch []*relay.Message) ([]rela
 
 func (p *Publisher) send(ctx context.Context, q *queue, batch []*relay.Message, results []relay.Result) *relay.Fault {
 	if ctx.Err() != nil {
-		fill(results, relay.Result{Outcome: relay.OutcomeBack, Reason: "not_sent", Detail: "the call ended before it was sent"})
-		return nil
+		fill(results, notSent.result)
+		return nil //nolint:nilerr // that a call ends is nobody's fault
 	}
 	var sent atomic.Bool
 	out, err := p.client.SendMessageBatch(watch(ctx, &sent), p.request(q, batch))

@@ -15,7 +15,8 @@ import (
 	"pgrelay/relay"
 )
 
-const sixMinutes = 6 * time.Minute
+// pastDedup is longer than the deduplication window.
+const pastDedup = 6 * time.Minute
 
 func TestALostReplyIsUnknownAndRepeatsOnAStandardQueueOnly(t *testing.T) {
 	t.Parallel()
@@ -124,7 +125,7 @@ func TestAPoisonRowOfEachKindDiesAlone(t *testing.T) {
 		p := unopened(t, destination(ts.URL, queue))
 		require.NoError(t, p.Open(t.Context()))
 		die := func(name string, poison func(*relay.Message)) {
-			ts.Advance(sixMinutes)
+			ts.Advance(pastDedup)
 			before := ts.Count(queue)
 			batch := numbered(10)
 			poison(batch[3])

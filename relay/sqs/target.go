@@ -24,7 +24,7 @@ var (
 	queueName = regexp.MustCompile(`^([A-Za-z0-9_-]{1,80}|[A-Za-z0-9_-]{1,75}\.fifo)$`)
 	queueARN  = regexp.MustCompile(`^arn:aws[a-z-]*:sqs:([a-z0-9-]+):([0-9]+):(.+)$`)
 	awsRegion = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-[0-9]+$`)
-	awsHost   = regexp.MustCompile(`(^|\.)(amazonaws\.com|amazonaws\.com\.cn|amazonaws\.eu|api\.aws|api\.amazonwebservices\.com\.cn|c2s\.ic\.gov|sc2s\.sgov\.gov)$`)
+	awsHost   = regexp.MustCompile(`(^|\.)(amazonaws\.com(\.cn)?|amazonaws\.eu|api\.aws|api\.amazonwebservices\.com\.cn|c2s\.ic\.gov|sc2s\.sgov\.gov)$`)
 	// plainHost is a host that the region alone leads to, today's and the one before.
 	plainHost = regexp.MustCompile(`^(sqs\.[a-z0-9-]+\.amazonaws\.com(\.cn)?|([a-z0-9-]+\.)?queue\.amazonaws\.com(\.cn)?)$`)
 )

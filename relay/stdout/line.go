@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 
 	"pgrelay/relay"
 )
@@ -73,7 +74,7 @@ func (w written) results(ends []int) ([]relay.Result, *relay.Fault) {
 // cutOff is for a write that had not returned when its call ended.
 func cutOff(ctx context.Context, n int) []relay.Result {
 	r := relay.Result{Outcome: relay.OutcomeUnknown, Reason: "canceled", Detail: "the call was cut off during the write"}
-	if context.Cause(ctx) == errDeadline {
+	if errors.Is(context.Cause(ctx), errDeadline) {
 		r.Reason, r.Detail = "timeout", "the write did not end in time: nobody reads the output"
 	}
 	results := make([]relay.Result, n)

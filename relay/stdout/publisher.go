@@ -115,7 +115,7 @@ func (p *Publisher) takeTurn(ctx context.Context) (*relay.Fault, bool) {
 		case <-ctx.Done():
 		}
 	}
-	if context.Cause(ctx) != errDeadline {
+	if !errors.Is(context.Cause(ctx), errDeadline) {
 		return nil, false
 	}
 	return &relay.Fault{Reason: "blocked", Detail: "an earlier write is still under way: nobody reads the output"}, false

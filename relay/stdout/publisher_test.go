@@ -203,7 +203,7 @@ func TestCallsBehindABlockedWriteGoBackWithAFault(t *testing.T) {
 func TestAWriterThatTakesLessWithoutAnErrorIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	out := &output{}
-	out.set(func(p []byte) (int, error) { return 0, nil })
+	out.set(func([]byte) (int, error) { return 0, nil })
 	p := publisher(t, time.Minute, out)
 	require.NoError(t, p.Open(t.Context()))
 	results, fault := p.Publish(t.Context(), numbered("1"))
