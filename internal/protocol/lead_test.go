@@ -18,9 +18,9 @@ func (m *model) leadSteps(s *state, i int, out emit) {
 			t.inst[i].lead, t.inst[i].look = leading, true
 			out(step{"leads without releasing", who, -1}, optional, t)
 		}
-	case a.lead == leading && holds && a.claim.stage == idle && s.db.orphans(a, i):
+	case a.lead == leading && holds && a.claim.stage == idle && m.orphans(&s.db, a, i):
 		t := *s
-		t.db.releaseFrom(&t.inst[i], i)
+		m.releaseFrom(&t.db, &t.inst[i], i)
 		out(step{"sweeps claims that it doesn't hold", who, -1}, 60, t)
 	}
 	if a.lead == leading && m.stream && s.slotBy == 0 {
@@ -84,7 +84,7 @@ func (m *model) takeLock(t *state, i int) {
 // release is what a new leader does first. From here on it works, and whoever led before is deposed.
 func (m *model) release(t *state, i int) {
 	a := &t.inst[i]
-	t.db.releaseFrom(a, i)
+	m.releaseFrom(&t.db, a, i)
 	a.lead, a.look = leading, m.has(lookAfterReconnect)
 	if t.lock != uint8(i+1) {
 		return
@@ -102,17 +102,28 @@ func (m *model) release(t *state, i int) {
 	}
 }
 
-func (db *database) orphans(a *instance, i int) bool {
+// orphans says whether a release would find something.
+func (m *model) orphans(db *database, a *instance, i int) bool {
 	next := *db
-	next.releaseFrom(a, i)
+	m.releaseFrom(&next, a, i)
 	return next != *db
 }
 
-func (db *database) releaseFrom(a *instance, i int) {
+// releaseFrom takes every id out of the claims that the instance doesn't hold in memory under that very claim.
+func (m *model) releaseFrom(db *database, a *instance, i int) {
 	for c := range db.claims {
-		mine := db.claims[c].by == uint8(i+1) && a.items.any(func(d *delivery) bool { return int(d.claim) == c })
-		if !mine {
-			db.claims[c] = claimRow{}
+		row := &db.claims[c]
+		var held set
+		if !m.has(releaseGoesByID) && row.by == uint8(i+1) && a.items.any(func(d *delivery) bool { return int(d.claim) == c }) {
+			continue
+		}
+		a.items.each(func(d *delivery) {
+			if int(d.claim) == c && d.epoch == row.epoch && row.by == uint8(i+1) {
+				held |= one(int(d.row) - 1)
+			}
+		})
+		if row.ids &= held; row.ids == 0 {
+			*row = claimRow{}
 		}
 	}
 }

@@ -21,6 +21,7 @@ const (
 	readBackTakesClaim                       // so that the stamp in doubt can't run any more
 	releaseFirst                             // a new leader claims after it has released
 	releaseUnderLock                         // on the session that holds the lock
+	releaseGoesByID                          // what is dropped from memory leaves a claim that is held for others
 	takeoverIsDurable                        // epoch and release survive a crash of the server
 	lookAfterReconnect                       // full look, of the lead and of the stream
 	lowWaterWaitsForWriters                  // the mark moves when all who wrote at the look have ended
