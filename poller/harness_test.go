@@ -1,0 +1,130 @@
+package poller
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"pgrelay/internal/config"
+	"pgrelay/internal/pgtest"
+	"pgrelay/relay"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// taker stands for the relay: it keeps the ids that it is offered.
+type taker struct {
+	mu    sync.Mutex
+	rooms []int32
+	got   []string
+	full  bool // Offer waits for its context
+}
+
+func (k *taker) Offer(ctx context.Context, _ *relay.Table, ids []string) error {
+	k.mu.Lock()
+	full := k.full
+	k.got = append(k.got, ids...)
+	k.mu.Unlock()
+	if full {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+func (k *taker) Rooms(*relay.Table) []int32 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return append([]int32(nil), k.rooms...)
+}
+
+func (k *taker) offers(id string) (n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, got := range k.got {
+		if got == id {
+			n++
+		}
+	}
+	return n
+}
+
+func (k *taker) distinct() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	ids := map[string]bool{}
+	for _, id := range k.got {
+		ids[id] = true
+	}
+	return len(ids)
+}
+
+type fixture struct {
+	t     *testing.T
+	db    *pgtest.Database
+	conn  *pgx.Conn
+	table *relay.Table
+	taker *taker
+	cfg   Config
+	p     *Poller
+}
+
+func newFixture(t *testing.T, interval time.Duration) *fixture {
+	t.Helper()
+	f := &fixture{t: t, db: pgtest.Migrated(t), taker: &taker{rooms: []int32{100, 100}}}
+	f.conn = f.db.Connect(t)
+	base, err := pgx.ParseConfig(f.db.URL)
+	require.NoError(t, err)
+	f.table, err = relay.OpenTable(context.Background(), f.conn, config.Outbox{
+		Table: "pgrelay.outbox_events", Routes: []config.Route{{Kind: "a*", To: "a"}, {Kind: "b*", To: "b"}},
+	}, []relay.Sink{{Name: "a"}, {Name: "b"}})
+	require.NoError(t, err)
+	f.cfg = Config{
+		Conn: base, Interval: interval, SweepInterval: time.Hour, Retention: time.Hour, Tables: []*relay.Table{f.table},
+		Registerer: prometheus.NewRegistry(), Log: zerolog.Nop(),
+	}
+	return f
+}
+
+// start runs a poller until the test ends.
+func (f *fixture) start() {
+	f.t.Helper()
+	f.p = New(f.cfg, f.taker)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- f.p.Run(ctx) }()
+	f.t.Cleanup(func() { cancel(); require.NoError(f.t, <-done) })
+}
+
+func (f *fixture) insert(kind string, n int, more string) []string {
+	f.t.Helper()
+	rows, err := f.conn.Query(context.Background(), fmt.Sprintf(
+		`INSERT INTO pgrelay.outbox_events (event_type, payload, available_at) SELECT $1, to_jsonb(n), %s FROM generate_series(1, $2::int) n RETURNING id::text`, more), kind, n)
+	require.NoError(f.t, err)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(f.t, err)
+	return ids
+}
+
+func (f *fixture) exec(sql string, args ...any) {
+	f.t.Helper()
+	_, err := f.conn.Exec(context.Background(), sql, args...)
+	require.NoError(f.t, err)
+}
+
+func (f *fixture) offered(n int) {
+	f.t.Helper()
+	pgtest.Eventually(f.t, 20*time.Second, func() error {
+		if got := f.taker.distinct(); got != n {
+			return fmt.Errorf("%d of %d ids have been offered", got, n)
+		}
+		return nil
+	}, "ids are offered")
+}

@@ -1,0 +1,175 @@
+package poller
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"pgrelay/internal/pgtest"
+	"pgrelay/relay"
+)
+
+const never = "NULL::timestamptz"
+
+func TestStartOffersEveryPendingRowPageByPage(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Hour)
+	f.insert("a", 2*relay.LookSize+7, never)
+	f.exec(`UPDATE pgrelay.outbox_events SET published_at = now() WHERE id IN (3, 1004)`)
+	f.exec(`UPDATE pgrelay.outbox_events SET dead_at = now() WHERE id = 5`)
+	f.start()
+	f.offered(2*relay.LookSize + 4)
+}
+
+func TestRowsAreFoundWithinAnInterval(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 50*time.Millisecond)
+	f.start()
+	f.insert("a", 3, never)
+	f.offered(3)
+	ids := f.insert("b", 1, never)
+	f.offered(4)
+	f.exec(`UPDATE pgrelay.outbox_events SET published_at = now()`)
+	seen := f.taker.offers(ids[0])
+	f.exec(`UPDATE pgrelay.outbox_events SET published_at = NULL WHERE id::text = $1`, ids[0])
+	pgtest.Eventually(t, 20*time.Second, func() error {
+		if f.taker.offers(ids[0]) <= seen {
+			return errors.New("not offered again")
+		}
+		return nil
+	}, "a row that was set back by hand is seen")
+}
+
+func TestRowsOfADestinationWithoutRoomAreLeftOutUntilALookIsAskedFor(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 20*time.Millisecond)
+	f.taker.rooms = []int32{0, 10}
+	f.insert("a", 5, never)
+	b := f.insert("b", 2, never)
+	f.start()
+	f.offered(2)
+	seen := f.taker.offers(b[0])
+	pgtest.Eventually(t, 20*time.Second, func() error { // many looks later
+		if f.taker.offers(b[0]) < seen+3 {
+			return errors.New("few looks")
+		}
+		return nil
+	}, "looks go on")
+	require.Equal(t, 2, f.taker.distinct())
+	f.taker.mu.Lock()
+	f.taker.rooms = []int32{1, 10}
+	f.taker.mu.Unlock()
+	f.p.Look(f.table, 0)
+	f.offered(7)
+}
+
+func TestDeferredRowIsOfferedAtItsTimeAndInfinityNever(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Hour)
+	f.insert("a", 1, "now() + interval '600 ms'")
+	f.insert("a", 1, "'infinity'")
+	f.insert("b", 1, "'-infinity'")
+	f.start()
+	f.offered(1)
+	began := time.Now()
+	f.offered(2)
+	require.Greater(t, time.Since(began), 100*time.Millisecond)
+}
+
+func TestWaitingRetryIsOfferedAtItsTimeAndNotBefore(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 20*time.Millisecond)
+	ids := f.insert("a", 3, never)
+	f.exec(`INSERT INTO pgrelay.failures (outbox, row_id, attempts, next_attempt_at) VALUES ($1, $2, 1, now() + interval '1 s'), ($1, $3, 1, now() + interval '1 h')`,
+		f.table.Name, ids[0], ids[1])
+	f.start()
+	f.offered(1)
+	f.offered(2)
+	require.Zero(t, f.taker.offers(ids[1]))
+}
+
+func TestNotificationWakesThePoller(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Hour)
+	f.start()
+	pgtest.Eventually(t, 20*time.Second, func() error {
+		var n int
+		if err := f.conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgrelay poller' AND datname = current_database() AND query LIKE '%extract%' AND state = 'idle'`).Scan(&n); err != nil {
+			return err
+		}
+		if n == 0 {
+			return errors.New("it has not looked yet")
+		}
+		return nil
+	}, "the poller waits")
+	f.insert("a", 5, never)
+	f.exec(`UPDATE pgrelay.outbox_events SET published_at = now()`)
+	change, err := f.table.Republish(t.Context(), f.conn, relay.Selection{Where: []relay.Equal{{Column: "event_type", Value: "a"}}}, false)
+	require.NoError(t, err)
+	require.Equal(t, 5, change.Rows)
+	f.offered(5)
+}
+
+func TestLostConnectionIsFollowedByAFullLook(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Hour)
+	f.start()
+	f.insert("a", 1, never)
+	f.p.Look(f.table, -1)
+	f.offered(1)
+	f.insert("a", 1, never)
+	f.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pgrelay poller' AND datname = current_database()`)
+	f.offered(2)
+}
+
+func TestLockedTableIsLeftAloneAndTriedAgain(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 20*time.Millisecond)
+	tx, err := f.db.Connect(t).Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `INSERT INTO pgrelay.outbox_events (event_type, payload) VALUES ('a', '1'); LOCK TABLE pgrelay.outbox_events`)
+	require.NoError(t, err)
+	f.start()
+	require.NoError(t, tx.Commit(t.Context()))
+	f.offered(1)
+}
+
+func TestSweepDeletesFailuresWithoutARowAndKeepsThoseOfPendingRows(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Hour)
+	ids := f.insert("a", 3, never)
+	f.exec(`UPDATE pgrelay.outbox_events SET published_at = now() WHERE id::text = $1`, ids[0])
+	f.exec(`INSERT INTO pgrelay.failures (outbox, row_id, next_attempt_at) SELECT $1, u, now() FROM unnest($2::text[]) u`, f.table.Name, append(ids, "999"))
+	f.exec(`INSERT INTO pgrelay.failures (outbox, row_id, dead_at) VALUES ($1, '998', now())`, f.table.Name)
+	f.start()
+	pgtest.Eventually(t, 20*time.Second, func() error {
+		var left string
+		if err := f.conn.QueryRow(t.Context(), `SELECT string_agg(row_id, ' ' ORDER BY row_id::bigint) FROM pgrelay.failures`).Scan(&left); err != nil {
+			return err
+		}
+		if want := fmt.Sprintf("%s %s 998", ids[1], ids[2]); left != want {
+			return fmt.Errorf("%s are left, not %s", left, want)
+		}
+		return nil
+	}, "orphans are deleted")
+}
+
+func TestRetentionDeletesOldPublishedRowsOnly(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Hour)
+	f.exec(`INSERT INTO pgrelay.outbox_events (event_type, payload, created_at, published_at, dead_at)
+		SELECT 'x', '1', now() - age, CASE WHEN state = 'published' THEN now() - age END, CASE WHEN state = 'dead' THEN now() - age END
+		FROM generate_series(1, 800) n, (VALUES ('published', interval '2 h'), ('dead', interval '2 h'), ('pending', interval '2 h'), ('published', interval '1 min')) v(state, age)`)
+	f.start()
+	pgtest.Eventually(t, 20*time.Second, func() error {
+		var n, old int
+		err := f.conn.QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE published_at < now() - interval '1 h') FROM pgrelay.outbox_events`).Scan(&n, &old)
+		if err == nil && (n != 2400 || old != 0) {
+			err = fmt.Errorf("%d rows, %d of them old", n, old)
+		}
+		return err
+	}, "old published rows are deleted")
+}
