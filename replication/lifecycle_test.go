@@ -84,12 +84,15 @@ func TestADroppedSlotIsMadeAgain(t *testing.T) {
 
 func TestAPublicationDroppedWhileStreamingIsMadeAgainWithItsSlot(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, pgtest.New(t)).start().connected()
+	r := newRig(t, pgtest.New(t))
+	r.timing.watchEvery = 100 * time.Millisecond // from 18 on the decoder no longer minds
+	r.start().connected()
 	r.db.Exec(t, `DROP PUBLICATION pgrelay`)
 	r.insert(1) // what makes the decoder look for it
 	r.caughtUp("slot created: publication")
 	r.connected()
 	r.sees(r.insert(1)[0])
+	require.EqualValues(t, 1, r.metric("pgrelay_stream_reconnects_total"), "the slot goes with the publication, not a failure later")
 }
 
 func TestAPublicationMadeAfterTheSlotReplacesTheSlot(t *testing.T) {

@@ -18,7 +18,7 @@ type publication struct {
 	owned, allTables            bool
 	inserts, changes, truncates bool // changes: updates or deletes
 	viaRoot                     bool
-	major                       int // the server\'s major version
+	major                       int // the server's major version
 	tables                      []publishedTable
 }
 

@@ -94,8 +94,9 @@ func TestAHalfOpenConnectionIsAskedAndGivenUp(t *testing.T) {
 		start := time.Now()
 		require.ErrorIs(t, s.run(t.Context()), errSilent)
 		require.Equal(t, giveUpAfter, time.Since(start))
-		require.Equal(t, []status{{10 * time.Second, 0, true}, {20 * time.Second, 0, true}}, server.reports)
 		closeConn(s.conn)
+		synctest.Wait()
+		require.Equal(t, []status{{10 * time.Second, 0, true}, {20 * time.Second, 0, true}}, server.reports)
 	})
 }
 
@@ -136,9 +137,10 @@ func TestThePositionIsReportedWhenItMovesAndAtOnceWhenAsked(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		require.ErrorIs(t, <-done, context.Canceled)
+		closeConn(s.conn)
+		synctest.Wait()
 		require.EqualValues(t, 600, server.reports[len(server.reports)-1].flushed, "the last report comes before the end")
 		require.True(t, server.copyEnd)
-		closeConn(s.conn)
 	})
 }
 
