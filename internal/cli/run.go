@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,6 +40,8 @@ func (a *app) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// A reader of standard output that goes away is a fault of that destination, not the end of the process.
+	signal.Ignore(syscall.SIGPIPE)
 	log := a.logger(cfg.Log)
 	destinations, err := a.destinations(ctx, cfg, log)
 	if err != nil {
@@ -48,6 +52,9 @@ func (a *app) run(ctx context.Context) error {
 	server, err := admin.Listen(cfg.HTTP.Addr, registry)
 	if err != nil {
 		return fmt.Errorf("http.addr: %w", err)
+	}
+	if addr := server.Addr(); addr != "" {
+		log.Info().Str("addr", addr).Msg("serving metrics and health")
 	}
 	// The server outlives the drain, so that probes see how it goes.
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
