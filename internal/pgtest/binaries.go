@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,9 +11,13 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
-const debianBinaries = "/usr/lib/postgresql/*/bin"
+const (
+	debianBinaries = "/usr/lib/postgresql/*/bin"
+	runTimeout     = 2 * time.Minute
+)
 
 var errNoBinaries = errors.New("no PostgreSQL server under " + debianBinaries +
 	": `make test` installs one, PGRELAY_TEST_PGBIN names the bin directory of another")
@@ -70,20 +75,23 @@ func account() (*syscall.Credential, error) {
 }
 
 // command prepares a program to run in dir as the account of the server.
-func command(dir, name string, args ...string) (*exec.Cmd, error) {
+func command(ctx context.Context, dir, name string, args ...string) (*exec.Cmd, error) {
 	cred, err := account()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(name, args...)
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred}
 	return cmd, nil
 }
 
+// run runs a program to its end.
 func run(dir, name string, args ...string) error {
-	cmd, err := command(dir, name, args...)
+	ctx, cancel := context.WithTimeout(context.Background(), runTimeout)
+	defer cancel()
+	cmd, err := command(ctx, dir, name, args...)
 	if err != nil {
 		return err
 	}

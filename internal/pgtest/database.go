@@ -28,11 +28,11 @@ func New(t testing.TB) *Database {
 
 // onShared makes a database on the shared server. Only there does it need to be
 // dropped: a server of one's own goes as a whole.
-func onShared(t testing.TB, make func(*Server, testing.TB) *Database) *Database {
+func onShared(t testing.TB, newDatabase func(*Server, testing.TB) *Database) *Database {
 	t.Helper()
 	s, err := shared.get()
 	require.NoError(t, err)
-	db := make(s, t)
+	db := newDatabase(s, t)
 	t.Cleanup(func() { require.NoError(t, s.drop(db.Name)) })
 	return db
 }

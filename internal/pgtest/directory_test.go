@@ -14,13 +14,13 @@ func TestDirectoryIsRemovedWhenItsProcessIsGone(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
 	old := time.Now().Add(-time.Hour)
-	make := func(name string) string {
+	mkdir := func(name string) string {
 		path := filepath.Join(parent, directoryPrefix+name)
 		require.NoError(t, os.Mkdir(path, 0o700))
 		require.NoError(t, os.Chtimes(path, old, old))
 		return path
 	}
-	abandoned, held, young := make("abandoned"), make("held"), make("young")
+	abandoned, held, young := mkdir("abandoned"), mkdir("held"), mkdir("young")
 	require.NoError(t, os.Chtimes(young, time.Now(), time.Now()))
 	lock, err := os.Open(held)
 	require.NoError(t, err)

@@ -31,7 +31,8 @@ type postmaster struct {
 // the process ends, not when the binary does, so one goroutine keeps that thread and
 // reaps the process.
 func launch(bin, dir string) (*postmaster, error) {
-	cmd, err := command(dir, filepath.Join(bin, "postgres"), "-D", filepath.Join(dir, "data"))
+	// No context ends it: stop does, and the death of this process.
+	cmd, err := command(context.Background(), dir, filepath.Join(bin, "postgres"), "-D", filepath.Join(dir, "data"))
 	if err != nil {
 		return nil, err
 	}
