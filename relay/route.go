@@ -9,7 +9,7 @@ import (
 
 // routeCase is an SQL expression of the 0-based index of the first route that takes a
 // kind, -1 if none does. kindExpr is an expression of type text. Bytes are compared
-// (COLLATE "C"), whatever the column's collation; matchKind is the same rule in Go.
+// (COLLATE "C"), whatever the column's collation; config.MatchKind is the same rule in Go.
 func routeCase(routes []config.Route, kindExpr string) string {
 	kind := fmt.Sprintf(`COALESCE(%s, '') COLLATE "C"`, kindExpr)
 	var sql strings.Builder
@@ -38,24 +38,4 @@ func stringLiteral(text string) string {
 		quoted = "E" + strings.ReplaceAll(quoted, `\`, `\\`)
 	}
 	return quoted
-}
-
-// matchKind says whether a route's pattern takes a kind: `*` is any run of characters,
-// also none, and everything else stands for itself.
-func matchKind(pattern, kind string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == kind
-	}
-	rest, ok := strings.CutPrefix(kind, parts[0])
-	if !ok {
-		return false
-	}
-	last := parts[len(parts)-1]
-	for _, part := range parts[1 : len(parts)-1] { // the leftmost place leaves the most for the others
-		if _, rest, ok = strings.Cut(rest, part); !ok {
-			return false
-		}
-	}
-	return strings.HasSuffix(rest, last)
 }

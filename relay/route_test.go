@@ -54,7 +54,7 @@ func TestMatchKindTakesStarAsAnyRunAndTheRestLiterally(t *testing.T) {
 		{"%", "x", false},
 		{`\*`, `\x`, true},
 	} {
-		require.Equal(t, c.want, matchKind(c.pattern, c.kind), "%q takes %q", c.pattern, c.kind)
+		require.Equal(t, c.want, config.MatchKind(c.pattern, c.kind), "%q takes %q", c.pattern, c.kind)
 	}
 }
 
@@ -84,7 +84,7 @@ func TestRouteCaseAndMatchKindAgree(t *testing.T) {
 			for i, kind := range kinds {
 				want := -1
 				for j := len(patterns) - 1; j >= 0; j-- {
-					if matchKind(patterns[j], kind) {
+					if config.MatchKind(patterns[j], kind) {
 						want = j
 					}
 				}

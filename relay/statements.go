@@ -49,7 +49,7 @@ func expander(t *Table) *strings.Replacer {
 	rel := quote(t.Schema) + "." + quote(t.Relation)
 	return strings.NewReplacer(
 		"@outbox", rel,
-		"@name", literal(t.Name),
+		"@name", stringLiteral(t.Name),
 		"@keys", t.IDColumn.Type+"[]",
 		"@keytype", t.IDColumn.Type,
 		"@o.id", "o."+quote(n.id),
@@ -170,13 +170,4 @@ func (t *Table) list(format string) string {
 		items[i] = fmt.Sprintf(format, quote(c))
 	}
 	return strings.Join(items, ", ")
-}
-
-// literal quotes a string for SQL whatever standard_conforming_strings says.
-func literal(s string) string {
-	q := "'" + strings.ReplaceAll(s, "'", "''") + "'"
-	if strings.Contains(s, `\`) {
-		return "E" + strings.ReplaceAll(q, `\`, `\\`)
-	}
-	return q
 }

@@ -92,22 +92,18 @@ type Outbox struct {
 }
 
 // Columns maps our names to the table's bare names. Empty is the same name where
-// the table has it; DeadAt to LastError may be absent from the table.
+// the table has it; all but ID and PublishedAt may be absent from the table.
 type Columns struct {
-	ID            string `yaml:"id"`
-	PublishedAt   string `yaml:"published_at"`
-	DeadAt        string `yaml:"dead_at"`
-	EventID       string `yaml:"event_id"`
-	EventType     string `yaml:"event_type"`
-	OrderingKey   string `yaml:"ordering_key"`
-	Payload       string `yaml:"payload"`
-	Headers       string `yaml:"headers"`
-	AvailableAt   string `yaml:"available_at"`
-	CreatedAt     string `yaml:"created_at"`
-	Attempts      string `yaml:"attempts"`
-	NextAttemptAt string `yaml:"next_attempt_at"`
-	LastError     string `yaml:"last_error"`
-	ClaimedAt     string `yaml:"claimed_at"`
+	ID          string `yaml:"id"`
+	PublishedAt string `yaml:"published_at"`
+	DeadAt      string `yaml:"dead_at"`
+	EventID     string `yaml:"event_id"`
+	EventType   string `yaml:"event_type"`
+	OrderingKey string `yaml:"ordering_key"`
+	Payload     string `yaml:"payload"`
+	Headers     string `yaml:"headers"`
+	AvailableAt string `yaml:"available_at"`
+	CreatedAt   string `yaml:"created_at"`
 }
 
 // Route sends rows of a kind to a destination; the first that matches wins.

@@ -48,7 +48,7 @@ func (v *validator) table(key string, o Outbox, seen map[Table]int) {
 }
 
 // written are the columns that the relay writes: none of them can serve as another.
-var written = []string{"published_at", "dead_at", "attempts", "next_attempt_at", "last_error", "claimed_at"}
+var written = []string{"published_at", "dead_at"}
 
 func (v *validator) columns(key string, c Columns) {
 	theirs := map[string]string{"id": "id", "published_at": "published_at"}
