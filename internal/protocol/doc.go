@@ -12,10 +12,10 @@
 // has then been seen, also those that nobody thought of. The search goes breadth first, so the trace that it prints
 // for a broken guarantee is a shortest one.
 //
-// Bounds: two rows at most, two instances at most, and two faults or acts of an owner in every combination and at
-// every moment; one where rows also arrive meanwhile or the poller is alone, three where that mattered. Each scenario
-// in protocol_test.go names its own. `go test ./internal/protocol -faults 1` allows one more everywhere and takes
-// many minutes.
+// Bounds: two rows at most, two instances at most, and two faults or acts of an owner at any moments; one where rows
+// also arrive meanwhile or the poller is alone, three where that mattered. Each scenario in protocol_test.go names the
+// kinds that it combines; kinds that no scenario holds together are not tried together.
+// `go test ./internal/protocol -faults 1` allows one more everywhere and takes many minutes.
 //
 // # What it checks
 //
