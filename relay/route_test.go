@@ -71,7 +71,8 @@ func TestRouteCaseAndMatchKindAgree(t *testing.T) {
 		_, err = conn.Exec(ctx, "SET standard_conforming_strings = "+conforming)
 		require.NoError(t, err)
 		rapid.Check(t, func(t *rapid.T) {
-			patterns := rapid.SliceOfN(text, 1, 3).Draw(t, "patterns")
+			// The configuration has no empty pattern.
+			patterns := rapid.SliceOfN(text.Filter(func(s string) bool { return s != "" }), 1, 3).Draw(t, "patterns")
 			kinds := rapid.SliceOfN(text, 1, 20).Draw(t, "kinds")
 			for _, pattern := range patterns { // random kinds alone would hardly ever match
 				kinds = append(kinds, strings.ReplaceAll(pattern, "*", text.Draw(t, "run")))
