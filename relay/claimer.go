@@ -32,6 +32,8 @@ type rowOf struct {
 func (c *claimer) run(ctx context.Context) error {
 	ping := time.NewTicker(pingInterval)
 	defer ping.Stop()
+	glance := time.NewTicker(glanceInterval)
+	defer glance.Stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -42,6 +44,11 @@ func (c *claimer) run(ctx context.Context) error {
 			return nil
 		case <-ping.C:
 			if err := c.leader.ping(ctx); err != nil && ctx.Err() == nil {
+				return err
+			}
+			continue
+		case <-glance.C:
+			if err := c.leader.glance(); err != nil {
 				return err
 			}
 			continue

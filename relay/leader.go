@@ -18,6 +18,9 @@ const advisoryLock int64 = 0x706772656c6179
 const (
 	lockInterval = 500 * time.Millisecond // between tries of a standby
 	pingInterval = time.Second
+	// glanceInterval is how often an idle session's socket is looked at, so that one which the server has ended stops the sending
+	// long before a ping would show it: by then another instance may lead.
+	glanceInterval = 100 * time.Millisecond
 	// leadFresh is how old the last good ping may be for a message to be sent: less than the server takes to
 	// end a silent session (5 s), by a margin for a call that is already under way.
 	leadFresh = 3 * time.Second
@@ -117,6 +120,14 @@ func (l *leader) ping(ctx context.Context) error {
 		return errLeadLost
 	}
 	l.mark(began)
+	return nil
+}
+
+// glance says whether the server has ended the session, without asking it anything.
+func (l *leader) glance() error {
+	if err := l.conn.PgConn().CheckConn(); err != nil {
+		return fmt.Errorf("looking at the leader session: %w", err)
+	}
 	return nil
 }
 
