@@ -97,7 +97,8 @@ func (c *claimer) round(ctx context.Context) error {
 			busy = busy || claimed
 		}
 		c.turn = true
-		if !busy {
+		// With something in flight, freed wakes the round for the next suspect.
+		if rows, _ := c.relay.flights.inFlight(); !busy && (len(c.suspects) == 0 || rows > 0) {
 			return nil
 		}
 	}
@@ -194,7 +195,7 @@ func (c *claimer) claim(ctx context.Context, o *outbox, wants []want, alone bool
 		c.leader.mark(began)
 		c.relay.alone.Store(alone && len(ds) > 0)
 		left := c.dispatch(o, wants, ds, rooms, &budget)
-		err = c.ask(ctx, o, left, rooms, budget <= 0)
+		err = c.ask(ctx, o, left, rooms, asked{spent: budget <= 0, alone: alone})
 		if err == nil {
 			o.quiet.clear(c.log, o.table.Name)
 			return ds, nil
@@ -351,7 +352,7 @@ func (c *claimer) build(d *delivery) error {
 }
 
 // ask finds out what is to be done about ids that were not claimed.
-func (c *claimer) ask(ctx context.Context, o *outbox, wants []want, rooms []int32, spent bool) error {
+func (c *claimer) ask(ctx context.Context, o *outbox, wants []want, rooms []int32, how asked) error {
 	if len(wants) == 0 {
 		return nil
 	}
@@ -371,10 +372,16 @@ func (c *claimer) ask(ctx context.Context, o *outbox, wants []want, rooms []int3
 	}
 	var a answer
 	_, err = pgx.ForEachRow(rows, []any{&a.id, &a.what, &a.in, &a.sink, &a.key}, func() error {
-		c.heed(o, byID[a.id], a, spent)
+		c.heed(o, byID[a.id], a, how)
 		return nil
 	})
 	return err
+}
+
+// asked is how a claim was made.
+type asked struct {
+	spent bool // its bytes, so that rows were left that could have gone
+	alone bool // for a suspect that may go alone
 }
 
 type answer struct {
@@ -391,7 +398,7 @@ const (
 )
 
 // heed acts on one answer.
-func (c *claimer) heed(o *outbox, w want, a answer, spent bool) {
+func (c *claimer) heed(o *outbox, w want, a answer, how asked) {
 	now := time.Now()
 	switch a.what {
 	case "settled":
@@ -406,11 +413,15 @@ func (c *claimer) heed(o *outbox, w want, a answer, spent bool) {
 		w.wait = min(max(earlyWait, 2*w.wait), lockedWait)
 		o.inbox.park(w, now, nil)
 	case "suspect":
+		if how.alone { // its turn came, and somebody has it locked or it is behind its key
+			c.park(o, w, a, now)
+			return
+		}
 		c.doubt(o, w)
 	case "closed":
 		c.relay.close(o, *a.sink, w)
 	case "again":
-		if spent {
+		if how.spent {
 			o.requeue([]want{w})
 			return
 		}

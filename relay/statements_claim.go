@@ -187,8 +187,8 @@ SELECT i.id,
             WHEN NOT (@o.pending) THEN 'settled'
             WHEN NOT (@o.due) THEN 'deferred'
             WHEN f.dead_at IS NULL AND f.next_attempt_at > now() THEN 'waiting'
-            WHEN f.dead_at IS NULL AND f.crashes >= 2 THEN 'suspect'
             WHEN coalesce(($3::int[])[dt.dest + 1], 1) <= 0 THEN 'closed'
+            WHEN f.dead_at IS NULL AND f.crashes >= 2 THEN 'suspect'
             ELSE 'again' END,
        CASE WHEN isfinite(w.at) THEN extract(epoch FROM w.at - now())::float8 END,
        dt.dest, CASE WHEN dt.line IS NOT NULL THEN @o.key::text END
