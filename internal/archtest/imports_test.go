@@ -16,7 +16,7 @@ import (
 var arrows = map[string][]string{
 	"cmd/pgrelay": {"internal/cli"},
 	"internal/cli": {
-		"internal/admin", "internal/config", "internal/status", "migrations", "poller", "relay",
+		"internal/admin", "internal/check", "internal/config", "internal/status", "migrations", "poller", "relay",
 		"relay/sqs", "relay/stdout", "replication",
 	},
 	"poller":          {"internal/config", "relay"},
@@ -26,6 +26,7 @@ var arrows = map[string][]string{
 	"relay":           {"internal/config"},
 	"migrations":      {},
 	"internal/admin":  {},
+	"internal/check":  {"internal/config", "migrations", "relay", "replication"},
 	"internal/config": {},
 	"internal/status": {"relay", "replication"},
 }
@@ -41,7 +42,7 @@ var support = []string{
 var libraries = map[string][]string{
 	"github.com/aws/":              {"relay/sqs"},
 	"github.com/jackc/pglogrepl":   {"replication"},
-	"github.com/jackc/pgx/":        {"internal/cli", "internal/config", "internal/status", "migrations", "poller", "relay", "replication"},
+	"github.com/jackc/pgx/":        {"internal/check", "internal/cli", "internal/config", "internal/status", "migrations", "poller", "relay", "replication"},
 	"github.com/pressly/goose/":    {"migrations"},
 	"github.com/spf13/cobra":       {"internal/cli"},
 	"github.com/stretchr/testify/": {},

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rs/zerolog"
 
+	"pgrelay/internal/check"
 	"pgrelay/internal/config"
 	"pgrelay/migrations"
 	"pgrelay/relay"
@@ -109,6 +110,9 @@ func awaitTables(ctx context.Context, config *pgx.ConnConfig, cfg *config.Config
 		if err == nil {
 			var tables []*relay.Table
 			tables, err = openTables(ctx, conn, cfg)
+			if err == nil {
+				warnOfSlot(ctx, conn, cfg.Replication, log)
+			}
 			lost := conn.IsClosed()
 			_ = conn.Close(context.WithoutCancel(ctx)) // only read from
 			if !lost {
@@ -130,6 +134,20 @@ func awaitTables(ctx context.Context, config *pgx.ConnConfig, cfg *config.Config
 			return nil, ctx.Err()
 		case <-time.After(wait):
 		}
+	}
+}
+
+// warnOfSlot says at the start what nobody may be there to say later: that the slot of a relay that is stopped for good
+// keeps WAL without bound.
+func warnOfSlot(ctx context.Context, conn *pgx.Conn, cfg config.Replication, log zerolog.Logger) {
+	if !cfg.Enabled {
+		return
+	}
+	switch line, err := check.SlotLimit(ctx, conn, cfg); {
+	case err != nil:
+		log.Debug().Str("error", relay.PublicError(err)).Msg("the slot's limit cannot be read")
+	case line.Level == check.Warning:
+		log.Warn().Str("fix", line.Fix).Msg(line.Text)
 	}
 }
 

@@ -1,0 +1,97 @@
+package check
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"pgrelay/internal/config"
+	"pgrelay/relay"
+)
+
+// stepTimeout bounds each step. The server ends a slow statement before it, so that the session survives.
+const (
+	stepTimeout      = 5 * time.Second
+	statementTimeout = "4s"
+)
+
+// Input is what there is to look at.
+type Input struct {
+	Config *config.Config
+	// Conn is where PostgreSQL is.
+	Conn         *pgx.ConnConfig
+	Destinations []Destination
+}
+
+// Destination is one destination, in the order that gives their indexes.
+type Destination struct {
+	relay.Sink
+	Config    config.Destination
+	Publisher relay.Publisher // not open yet; Run closes it. Nil: it could not be made, see Err
+	Err       error
+	// Notes are the warnings that the publisher has logged; nil if nobody listens.
+	Notes func() []string
+}
+
+// Run looks at everything. It never writes.
+func Run(ctx context.Context, in Input) Report {
+	destinations := make(chan []Line, 1)
+	go func() { destinations <- checkDestinations(ctx, in.Destinations) }()
+	lines := append(checkHTTP(ctx, in.Config.HTTP.Addr), checkDatabase(ctx, in)...)
+	return Report{Lines: append(lines, <-destinations...)}
+}
+
+// doctor looks at the database, step by step, on one session.
+type doctor struct {
+	in    Input
+	conn  *pgx.Conn
+	lines []Line
+
+	server    serverFacts
+	schemaBad bool           // what needs the schema pgrelay can't be looked at
+	tables    []*relay.Table // those that could be opened
+}
+
+func checkDatabase(ctx context.Context, in Input) []Line {
+	conn, err := connect(ctx, in.Conn)
+	if err != nil {
+		return []Line{judgeConnect(err, in.Conn.User, in.Conn.Database), skipped("database", "nothing in it can be looked at without a connection")}
+	}
+	d := &doctor{in: in, conn: conn}
+	defer d.close()
+	d.step(ctx, "server", d.checkServer)
+	d.step(ctx, "schema pgrelay", d.checkSchema)
+	for _, o := range in.Config.Outboxes {
+		d.step(ctx, "outbox "+o.Table, func(ctx context.Context) error { return d.checkOutbox(ctx, o) })
+	}
+	if !in.Config.Replication.Enabled {
+		d.add(skipped("replication", "replication.enabled is false: the poller relays alone"))
+		return d.lines
+	}
+	d.add(judgeWALLevel(d.server))
+	d.step(ctx, "slot", d.checkSlot)
+	d.step(ctx, "publication", d.checkPublication)
+	return d.lines
+}
+
+func (d *doctor) add(lines ...Line) { d.lines = append(d.lines, lines...) }
+
+// step runs one part within its time. One that can't look is a failure by itself.
+func (d *doctor) step(ctx context.Context, name string, look func(context.Context) error) {
+	if d.conn.IsClosed() {
+		d.add(skipped(name, "the connection to PostgreSQL was lost"))
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	if err := look(ctx); err != nil {
+		d.add(failure(name, "see the server's log, and run `pgrelay check` again", "cannot be looked at: %s", relay.PublicError(err)))
+	}
+}
+
+func (d *doctor) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = d.conn.Close(ctx) // the server forgets the session either way
+}

@@ -1,0 +1,137 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"pgrelay/internal/config"
+	"pgrelay/relay"
+)
+
+// outboxFacts is an outbox that could be opened.
+type outboxFacts struct {
+	Name   string
+	Schema string
+	Usage  bool     // on the schema
+	Lacks  []string // privileges that are missing, as GRANT takes them
+	Hidden bool     // row security may hide rows
+	// Sequence is that of a key that gives ordered routes their order; empty: none.
+	Sequence string
+	Cache    int64
+	Wanted   []relay.Index
+	Parts    []part // the table, or its partitions
+}
+
+func (d *doctor) checkOutbox(ctx context.Context, cfg config.Outbox) error {
+	name := "outbox " + cfg.Table
+	if t, err := config.ParseTable(cfg.Table); err == nil && t.Schema == "pgrelay" && d.schemaBad {
+		d.add(skipped(name, "cannot be looked at before the schema pgrelay is in order"))
+		return nil
+	}
+	var sinks []relay.Sink
+	for _, dest := range d.in.Destinations {
+		sinks = append(sinks, dest.Sink)
+	}
+	t, err := relay.OpenTable(ctx, d.conn, cfg, sinks)
+	if err != nil {
+		lines, err := judgeOpen(name, err, d.server.Role)
+		d.add(lines...)
+		return err
+	}
+	d.tables = append(d.tables, t)
+	f, err := readOutbox(ctx, d.conn, t)
+	if err != nil {
+		return err
+	}
+	d.add(judgeOutbox(name, f, d.server.Role)...)
+	return nil
+}
+
+// judgeOpen makes a line of each thing that is wrong with the table or its configuration. Any other error comes back.
+func judgeOpen(name string, err error, role string) ([]Line, error) {
+	if joined, many := err.(interface{ Unwrap() []error }); many { //nolint:errorlint // the parts are asked one by one
+		var lines []Line
+		for _, part := range joined.Unwrap() {
+			more, err := judgeOpen(name, part, role)
+			if err != nil {
+				return nil, err
+			}
+			lines = append(lines, more...)
+		}
+		return lines, nil
+	}
+	var table *relay.TableError
+	var pg *pgconn.PgError
+	switch {
+	case errors.As(err, &table):
+		fix := table.Hint
+		if fix == "" {
+			fix = "correct it in the configuration"
+		}
+		return []Line{failure(name, fix, "%s", table.Detail)}, nil
+	case errors.As(err, &pg) && pg.Code == "42501":
+		return []Line{failure(name, "run: GRANT USAGE ON SCHEMA … TO "+quote(role), "%s", pg.Message)}, nil
+	}
+	return nil, err
+}
+
+const outboxSQL = `SELECT has_schema_privilege(c.relnamespace, 'USAGE'),
+	array_cat(
+		ARRAY(SELECT p FROM unnest('{SELECT}'::text[]) p WHERE NOT has_table_privilege(c.oid, p)),
+		ARRAY(SELECT format('UPDATE (%I)', m) FROM unnest($2::text[]) m WHERE NOT has_column_privilege(c.oid, m, 'UPDATE'))),
+	` + hiddenSQL + `, coalesce(q.name, ''), coalesce(q.cache, 0)
+  FROM pg_catalog.pg_class c
+  LEFT JOIN LATERAL ( -- a sequence belongs to its identity column, and is named by the default of any other
+	SELECT format('%I.%I', n.nspname, s.relname) AS name, z.seqcache AS cache
+	  FROM pg_catalog.pg_attribute a
+	  LEFT JOIN pg_catalog.pg_attrdef v ON v.adrelid = a.attrelid AND v.adnum = a.attnum
+	  JOIN pg_catalog.pg_depend x ON x.classid = 'pg_class'::regclass AND x.refclassid = 'pg_class'::regclass AND x.refobjid = a.attrelid
+			AND x.refobjsubid = a.attnum AND x.deptype = 'i'
+		OR x.classid = 'pg_attrdef'::regclass AND x.objid = v.oid AND x.refclassid = 'pg_class'::regclass
+	  JOIN pg_catalog.pg_class s ON s.relkind = 'S' AND s.oid IN (x.objid, x.refobjid)
+	  JOIN pg_catalog.pg_sequence z ON z.seqrelid = s.oid
+	  JOIN pg_catalog.pg_namespace n ON n.oid = s.relnamespace
+	 WHERE a.attrelid = c.oid AND a.attname = $3 LIMIT 1) q ON true
+ WHERE c.oid = $1`
+
+func readOutbox(ctx context.Context, conn *pgx.Conn, t *relay.Table) (outboxFacts, error) {
+	f := outboxFacts{Name: t.Name, Schema: t.Schema, Wanted: t.Indexes()}
+	err := conn.QueryRow(ctx, outboxSQL, t.OID, t.Marks(), t.IDColumn.Name).Scan(&f.Usage, &f.Lacks, &f.Hidden, &f.Sequence, &f.Cache)
+	if err != nil {
+		return f, fmt.Errorf("reading the rights on %s: %w", t.Name, err)
+	}
+	if !t.OrderedByKey() {
+		f.Sequence = ""
+	}
+	f.Parts, err = readParts(ctx, conn, t)
+	return f, err
+}
+
+// judgeOutbox names everything that is wrong with a table that could be opened.
+func judgeOutbox(name string, f outboxFacts, role string) (lines []Line) {
+	if !f.Usage {
+		lines = append(lines, failure(name, fmt.Sprintf("run: GRANT USAGE ON SCHEMA %s TO %s", quote(f.Schema), quote(role)),
+			"this role has no USAGE on its schema"))
+	}
+	if len(f.Lacks) > 0 {
+		lines = append(lines, failure(name, fmt.Sprintf("run: GRANT %s ON %s TO %s", strings.Join(f.Lacks, ", "), f.Name, quote(role)),
+			"this role lacks rights on it: %s", strings.Join(f.Lacks, ", ")))
+	}
+	if f.Hidden {
+		lines = append(lines, failure(name, openRows(f.Name, role), "row security hides rows of it from this role"))
+	}
+	if f.Sequence != "" && f.Cache > 1 {
+		lines = append(lines, failure(name, fmt.Sprintf("run: ALTER SEQUENCE %s CACHE 1, or give order_by", f.Sequence),
+			"sessions take the numbers of its key in blocks of %d, so they give no order", f.Cache))
+	}
+	lines = append(lines, judgeIndexes(name, f)...)
+	if len(lines) == 0 {
+		lines = append(lines, ok(name, "has its columns and indexes, and this role its rights"))
+	}
+	return lines
+}

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"pgrelay/internal/check"
+	"pgrelay/internal/config"
+)
+
+func newCheck(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Look at everything that a relay needs and say what to mend",
+		Long: "Look at everything that a relay needs: connection, rights, slot, publication, outboxes, destinations. It goes on after\n" +
+			"a failure, changes nothing, and says for each thing that is wrong what to run. Exit 1 if anything failed.",
+		Example: "  pgrelay check\n  pgrelay check --json",
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.check(cmd.Context(), asJSON) },
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) check(ctx context.Context, asJSON bool) error {
+	cfg, conn, err := a.load()
+	if err != nil {
+		return err
+	}
+	report := check.Run(ctx, check.Input{Config: cfg, Conn: conn, Destinations: a.unopened(ctx, cfg)})
+	if err := a.print(asJSON, report, func(w *tabwriter.Writer) { printReport(w, report) }); err != nil {
+		return err
+	}
+	if n := report.Count(check.Failure); n > 0 {
+		return fmt.Errorf("%d of %d checks failed", n, len(report.Lines))
+	}
+	return nil
+}
+
+// unopened makes the publishers, each with an ear for what it logs.
+func (a *app) unopened(ctx context.Context, cfg *config.Config) []check.Destination {
+	var all []check.Destination
+	for _, sink := range sinks(cfg) {
+		d := check.Destination{Sink: sink, Config: cfg.Destinations[sink.Name]}
+		var notes []string
+		log := zerolog.New(io.Discard).Hook(zerolog.HookFunc(func(_ *zerolog.Event, level zerolog.Level, text string) {
+			if level >= zerolog.WarnLevel {
+				notes = append(notes, text)
+			}
+		}))
+		d.Notes = func() []string { return notes }
+		d.Publisher, d.Err = newPublisher(ctx, d.Config, a.stdout, log)
+		all = append(all, d)
+	}
+	return all
+}
+
+func printReport(w *tabwriter.Writer, r check.Report) {
+	for _, l := range r.Lines {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", l.Level, l.Name, l.Text)
+		if l.Fix != "" {
+			fmt.Fprintf(w, "\t\t→ %s\n", l.Fix)
+		}
+	}
+	fmt.Fprintf(w, "\n%d ok, %d to know, %d failed, %d skipped\n",
+		r.Count(check.OK), r.Count(check.Warning), r.Count(check.Failure), r.Count(check.Skipped))
+}
