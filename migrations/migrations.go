@@ -131,6 +131,7 @@ func connConfig(config *pgx.ConnConfig) *pgx.ConnConfig {
 	c := config.Copy()
 	c.RuntimeParams["search_path"] = "pg_catalog"
 	c.RuntimeParams["timezone"] = "UTC"
+	c.RuntimeParams["default_transaction_read_only"] = "off" // a role may have it on
 	return c
 }
 

@@ -112,6 +112,8 @@ func fixSession(c *pgconn.Config) {
 		"TimeZone":           "UTC",
 		"bytea_output":       "hex",
 		"extra_float_digits": "1",
+		// A role that is read-only by default would make no publication.
+		"default_transaction_read_only": "off",
 	} {
 		setParam(c, name, value)
 	}
