@@ -18,7 +18,7 @@ lint: ## Run the linters; builds golangci-lint into bin if it is not there
 	.ci/install linter
 	bin/golangci-lint run
 
-demo: ## Show pgrelay at work; installs PostgreSQL if there is none
+demo: build ## Show pgrelay at work; installs PostgreSQL if there is none
 	.ci/install server
 	go run ./internal/demo
 

@@ -42,6 +42,8 @@ func launch(bin, dir string) (*postmaster, error) {
 	}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGQUIT
+	// A Ctrl-C in the terminal is for who started the server, and who still uses it.
+	cmd.SysProcAttr.Setpgid = true
 
 	p := &postmaster{exited: make(chan struct{})}
 	started := make(chan error)
