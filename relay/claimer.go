@@ -43,12 +43,12 @@ func (c *claimer) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ping.C:
-			if err := c.leader.ping(ctx); err != nil && ctx.Err() == nil {
+			if err := c.ping(ctx); err != nil && ctx.Err() == nil {
 				return err
 			}
 			continue
 		case <-glance.C:
-			if err := c.leader.glance(); err != nil {
+			if err := c.leader.glance(ctx); err != nil && ctx.Err() == nil {
 				return err
 			}
 			continue
@@ -59,6 +59,12 @@ func (c *claimer) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+func (c *claimer) ping(ctx context.Context) error {
+	limited, cancel := statement(ctx)
+	defer cancel()
+	return c.leader.ping(limited)
 }
 
 // pause is how long nothing is due, should no signal come.
@@ -79,7 +85,7 @@ func (c *claimer) pause(now time.Time) time.Duration {
 func (c *claimer) round(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if !c.leader.lately() {
-			if err := c.leader.ping(ctx); err != nil {
+			if err := c.ping(ctx); err != nil {
 				return err
 			}
 		}
@@ -159,7 +165,9 @@ func (c *claimer) release(ctx context.Context, o *outbox) error {
 	if !o.unreleased {
 		return nil
 	}
-	rows, err := c.leader.release(ctx, o.table, c.relay.flights.claims(), c.relay.cfg.Limits.Retry.MaxAttempts)
+	limited, cancel := statement(ctx)
+	defer cancel()
+	rows, err := c.leader.release(limited, o.table, c.relay.flights.claims(), c.relay.cfg.Limits.Retry.MaxAttempts)
 	if err != nil {
 		if ctx.Err() != nil || sessionLost(c.leader.conn, err) {
 			return fmt.Errorf("taking up claims of %s: %w", o.table.Name, err)
@@ -190,12 +198,14 @@ func (c *claimer) claim(ctx context.Context, o *outbox, wants []want, alone bool
 	began := time.Now()
 	rooms := c.relay.rooms()
 	budget := c.budget()
-	ds, err := c.take(ctx, o.table, wants, rooms, budget, alone)
+	limited, cancel := statement(ctx)
+	defer cancel()
+	ds, err := c.take(limited, o.table, wants, rooms, budget, alone)
 	if err == nil {
 		c.leader.mark(began)
 		c.relay.alone.Store(alone && len(ds) > 0)
 		left := c.dispatch(o, wants, ds, rooms, &budget)
-		err = c.ask(ctx, o, left, rooms, asked{spent: budget <= 0, alone: alone})
+		err = c.ask(limited, o, left, rooms, asked{spent: budget <= 0, alone: alone})
 		if err == nil {
 			o.quiet.clear(c.log, o.table.Name)
 			return ds, nil

@@ -18,9 +18,9 @@ const advisoryLock int64 = 0x706772656c6179
 const (
 	lockInterval = 500 * time.Millisecond // between tries of a standby
 	pingInterval = time.Second
-	// glanceInterval is how often an idle session's socket is looked at, so that one which the server has ended stops the sending
-	// long before a ping would show it: by then another instance may lead.
-	glanceInterval = 100 * time.Millisecond
+	// glanceInterval is how often an idle session is tried with an empty query, so that one which the server has ended stops the
+	// sending long before a ping would show it: by then another instance may lead.
+	glanceInterval = 200 * time.Millisecond
 	// leadFresh is how old the last good ping may be for a message to be sent: less than the server takes to
 	// end a silent session (5 s), by a margin for a call that is already under way.
 	leadFresh = 3 * time.Second
@@ -35,6 +35,7 @@ type leader struct {
 	conn     *pgx.Conn
 	instance uuid.UUID
 	epoch    int64
+	seen     time.Time    // when the leader row last said that this instance is alive
 	pinged   atomic.Int64 // when the last good round trip began, since start, on the monotonic clock
 	start    time.Time
 	ended    atomic.Bool
@@ -120,14 +121,19 @@ func (l *leader) ping(ctx context.Context) error {
 		return errLeadLost
 	}
 	l.mark(began)
+	l.seen = began
 	return nil
 }
 
-// glance says whether the server has ended the session, without asking it anything.
-func (l *leader) glance() error {
-	if err := l.conn.PgConn().CheckConn(); err != nil {
-		return fmt.Errorf("looking at the leader session: %w", err)
+// glance tries whether the session is still there.
+func (l *leader) glance(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, leadFresh)
+	defer cancel()
+	began := time.Now()
+	if err := l.conn.Ping(ctx); err != nil {
+		return fmt.Errorf("trying the leader session: %w", err)
 	}
+	l.mark(began)
 	return nil
 }
 
@@ -219,10 +225,9 @@ func (l *leader) forgetUnknown(ctx context.Context, outboxes []string) error {
 	return nil
 }
 
-// lately says whether a round trip on the session began within the last ping interval.
-func (l *leader) lately() bool {
-	return time.Since(l.start)-time.Duration(l.pinged.Load()) < pingInterval
-}
+// lately says whether the last ping is younger than the ping interval. Claims keep the lead fresh, but only pings
+// show it to others.
+func (l *leader) lately() bool { return time.Since(l.seen) < pingInterval }
 
 // keep pings until ctx ends or the session is lost: while a drain goes on nobody else may lead.
 func (l *leader) keep(ctx context.Context) {
