@@ -17,7 +17,7 @@ type queue struct {
 	*sqstest.Server
 	url  string
 	http *http.Server
-	done chan error
+	done chan struct{}
 }
 
 func openQueue(ctx context.Context) (*queue, error) {
@@ -25,11 +25,14 @@ func openQueue(ctx context.Context) (*queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for SQS: %w", err)
 	}
-	q := &queue{url: "http://" + listener.Addr().String(), done: make(chan error, 1)}
+	q := &queue{url: "http://" + listener.Addr().String(), done: make(chan struct{})}
 	q.Server = sqstest.New(sqstest.WithURL(q.url))
 	q.CreateQueue(queueName, nil)
 	q.http = &http.Server{Handler: q.Server, ReadHeaderTimeout: 10 * time.Second}
-	go func() { q.done <- q.http.Serve(listener) }()
+	go func() {
+		defer close(q.done)
+		_ = q.http.Serve(listener) // until close
+	}()
 	return q, nil
 }
 
@@ -51,5 +54,5 @@ func (q *queue) await(ctx context.Context, from, n int) ([]sqstest.Message, erro
 func (q *queue) close() {
 	q.Server.Close()
 	_ = q.http.Close() // nobody talks to it any more
-	_ = <-q.done       // it was closed
+	<-q.done
 }
