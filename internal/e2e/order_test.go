@@ -21,9 +21,13 @@ func TestOrderOfAKeySurvivesRefusalsLostRepliesAndAKill(t *testing.T) {
 		"outboxes": `[{table: pgrelay.outbox_events, routes: [{kind: "*", to: fifo}]}]`,
 	})
 	var calls atomic.Int64
+	killed := make(chan struct{})
 	w.sqs.SetFault(func(r sqstest.Request) sqstest.Fault {
 		if len(r.Entries) == 0 {
 			return sqstest.Fault{}
+		}
+		if w.sqs.Count(fifoQueue) >= rows/2 {
+			<-killed // on their way when the process dies, stored all the same
 		}
 		switch n := calls.Add(1); {
 		case n%23 == 0:
@@ -44,6 +48,8 @@ func TestOrderOfAKeySurvivesRefusalsLostRepliesAndAKill(t *testing.T) {
 	}
 	w.arrive(fifoQueue, rows/2)
 	p.kill()
+	close(killed)
+	require.Less(t, w.sqs.Count(fifoQueue), rows)
 	p = w.start()
 	w.arrive(fifoQueue, rows)
 	w.settled(0)
