@@ -54,7 +54,7 @@ func (p *Poller) lookDue(ctx context.Context, conn *pgx.Conn, w *watch) error {
 		if err != nil {
 			return err
 		}
-		p.metrics.found(w.table.Name, "due", len(ids))
+		p.metrics.found(w.table.Name, lookDue, len(ids))
 		if err := p.relay.Offer(ctx, w.table, ids); err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (p *Poller) look(ctx context.Context, conn *pgx.Conn, t *relay.Table, from 
 		if first {
 			r.xmin, r.highest = snap.xmin, snap.highest
 		}
-		p.metrics.found(t.Name, "look", len(ids))
+		p.metrics.found(t.Name, lookPending, len(ids))
 		if err := p.relay.Offer(ctx, t, ids); err != nil {
 			return r, err
 		}

@@ -38,9 +38,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "pgrelay_slot_created_total", Help: "Slots made, by the reason why the one before would not do.",
 		}, []string{"reason"}),
 	}
-	// Both at zero from the start: a rate over a series that is not there yet alarms nobody.
+	// All at zero from the start: a rate over a series that is not there yet alarms nobody.
 	m.unmatched.WithLabelValues(unmatchedRelation)
 	m.unmatched.WithLabelValues(unmatchedID)
+	for _, why := range []string{replaceMissing, replaceLost, replaceOverBudget, replaceUnfinished, replaceLasting, replacePublication} {
+		m.slots.WithLabelValues(why)
+	}
 	reg.MustRegister(m.connected, m.reconnects, m.rows, m.unmatched, m.slots)
 	return m
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -49,6 +50,7 @@ func (a *app) run(ctx context.Context) error {
 	}
 	defer closeAll(destinations)
 	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	server, err := admin.Listen(cfg.HTTP.Addr, registry)
 	if err != nil {
 		return fmt.Errorf("http.addr: %w", err)

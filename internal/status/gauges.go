@@ -2,57 +2,115 @@ package status
 
 import (
 	"math"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"pgrelay/relay"
 )
 
-var infinite = math.Inf(1)
+// freshFor is how long a sample is shown: over a few that fail, not over an outage, during
+// which the figures of before it would calm every alarm.
+const freshFor = 4 * interval
 
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+var (
+	descLag      = describe("pgrelay_slot_lag_bytes", "WAL that the slot has not confirmed. 0 for a lost slot: look at pgrelay_slot_lost.")
+	descRetained = describe("pgrelay_slot_retained_bytes", "WAL that the server keeps for the slot. 0 for a lost slot.")
+	descSafe     = describe("pgrelay_slot_safe_bytes",
+		"WAL that may still be written before the server may invalidate the slot; +Inf where max_slot_wal_keep_size sets no limit, 0 for a lost slot.")
+	descLost      = describe("pgrelay_slot_lost", "1 if the slot is missing or can never be read again.")
+	descPending   = describe("pgrelay_pending", "Rows that are due and not settled, in flight or waiting for a retry included; counted up to 100000.", "outbox")
+	descOldest    = describe("pgrelay_oldest_pending_seconds", "Age of the oldest of these rows; 0 where the outbox has no created_at.", "outbox")
+	descDead      = describe("pgrelay_dead", "Dead letters; counted up to 100000.", "outbox")
+	descUncertain = describe("pgrelay_uncertain", "Rows whose outcome is unknown and left to a person; counted up to 100000.", "outbox")
+	descBusy      = describe("pgrelay_processing", "Rows in flight.", "outbox")
+)
+
+// gauges are the last sample.
 type gauges struct {
-	lag, retained, safe, lost              prometheus.Gauge
-	pending, oldest, dead, uncertain, busy *prometheus.GaugeVec
+	mu       sync.Mutex
+	slot     Slot
+	sampled  time.Time // the slot
+	outboxes map[string]outboxSample
+}
+
+type outboxSample struct {
+	relay.Counts
+	at time.Time
 }
 
 func newGauges(reg prometheus.Registerer) *gauges {
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	}
-	vec := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"outbox"})
-	}
-	g := &gauges{
-		lag:       gauge("pgrelay_slot_lag_bytes", "WAL that the slot has not confirmed. 0 for a lost slot: look at pgrelay_slot_lost."),
-		retained:  gauge("pgrelay_slot_retained_bytes", "WAL that the server keeps for the slot."),
-		safe:      gauge("pgrelay_slot_safe_bytes", "WAL that may still be written before the slot is in danger; +Inf where max_slot_wal_keep_size sets no limit."),
-		lost:      gauge("pgrelay_slot_lost", "1 if the slot is missing or can never be read again."),
-		pending:   vec("pgrelay_pending", "Rows that are due and not settled, up to a cap."),
-		oldest:    vec("pgrelay_oldest_pending_seconds", "Age of the oldest such row."),
-		dead:      vec("pgrelay_dead", "Dead letters, up to a cap."),
-		uncertain: vec("pgrelay_uncertain", "Rows whose outcome is unknown and left to a person, up to a cap."),
-		busy:      vec("pgrelay_processing", "Rows in flight."),
-	}
-	reg.MustRegister(g.lag, g.retained, g.safe, g.lost, g.pending, g.oldest, g.dead, g.uncertain, g.busy)
+	g := &gauges{outboxes: map[string]outboxSample{}}
+	reg.MustRegister(g)
 	return g
 }
 
+// set takes what a sample could read.
 func (g *gauges) set(s Status) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
 	if s.Slot.Wanted {
-		g.lag.Set(float64(s.Slot.LagBytes))
-		g.retained.Set(float64(s.Slot.RetainedBytes))
-		g.safe.Set(infinite)
-		if s.Slot.SafeBytes != nil {
-			g.safe.Set(float64(*s.Slot.SafeBytes))
-		}
-		g.lost.Set(0)
-		if s.Slot.Lost || !s.Slot.Exists {
-			g.lost.Set(1)
-		}
+		g.slot, g.sampled = s.Slot, now
 	}
 	for _, c := range s.Outboxes {
-		g.pending.WithLabelValues(c.Table).Set(float64(c.Pending + c.Processing + c.Retrying))
-		g.oldest.WithLabelValues(c.Table).Set(c.OldestSeconds)
-		g.dead.WithLabelValues(c.Table).Set(float64(c.Dead))
-		g.uncertain.WithLabelValues(c.Table).Set(float64(c.Uncertain))
-		g.busy.WithLabelValues(c.Table).Set(float64(c.Processing))
+		g.outboxes[c.Table] = outboxSample{c, now}
 	}
+}
+
+// Describe implements prometheus.Collector.
+func (g *gauges) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descLag, descRetained, descSafe, descLost, descPending, descOldest, descDead, descUncertain, descBusy} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g *gauges) Collect(to chan<- prometheus.Metric) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	if fresh(g.sampled) {
+		gauge(descLag, float64(g.slot.LagBytes))
+		gauge(descRetained, float64(g.slot.RetainedBytes))
+		gauge(descSafe, safeBytes(g.slot))
+		gauge(descLost, lost(g.slot))
+	}
+	for name, c := range g.outboxes {
+		if !fresh(c.at) {
+			continue
+		}
+		gauge(descPending, float64(c.Pending+c.Processing+c.Retrying), name)
+		gauge(descOldest, c.OldestSeconds, name)
+		gauge(descDead, float64(c.Dead), name)
+		gauge(descUncertain, float64(c.Uncertain), name)
+		gauge(descBusy, float64(c.Processing), name)
+	}
+}
+
+func fresh(at time.Time) bool { return time.Since(at) < freshFor }
+
+func safeBytes(s Slot) float64 {
+	switch {
+	case lost(s) == 1:
+		return 0 // the server reckons none
+	case s.SafeBytes == nil:
+		return math.Inf(1)
+	default:
+		return float64(*s.SafeBytes)
+	}
+}
+
+func lost(s Slot) float64 {
+	if s.Lost || !s.Exists {
+		return 1
+	}
+	return 0
 }

@@ -65,11 +65,8 @@ func (s *Sampler) sample(ctx context.Context, conn *pgx.Conn) (*pgx.Conn, error)
 		}
 	}
 	status, err := Read(ctx, conn, s.slot, s.tables)
-	if err != nil {
-		return conn, err
-	}
 	s.gauges.set(status)
-	return conn, nil
+	return conn, err
 }
 
 func closeSession(conn *pgx.Conn) {

@@ -43,7 +43,8 @@ type Leader struct {
 // aliveWithin is how old a sign of life may be: leaders show themselves each second.
 const aliveWithin = 5
 
-// Read asks the server. slot is empty where replication is off.
+// Read asks the server. slot is empty where replication is off. With an error it returns what it could read: an outbox
+// that is locked or dropped hides no other.
 func Read(ctx context.Context, conn *pgx.Conn, slot string, tables []*relay.Table) (Status, error) {
 	var s Status
 	if slot != "" {
@@ -62,12 +63,14 @@ func Read(ctx context.Context, conn *pgx.Conn, slot string, tables []*relay.Tabl
 		return s, fmt.Errorf("reading the leader: %w", err)
 	}
 	s.Leader.Alive = err == nil && s.Leader.SeenSeconds < aliveWithin
+	var errs []error
 	for _, t := range tables {
 		c, err := t.Count(ctx, conn)
 		if err != nil {
-			return s, err
+			errs = append(errs, err)
+			continue
 		}
 		s.Outboxes = append(s.Outboxes, c)
 	}
-	return s, nil
+	return s, errors.Join(errs...)
 }
