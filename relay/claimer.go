@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -36,9 +35,9 @@ func (c *claimer) run(ctx context.Context) error {
 	defer glance.Stop()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for began := time.Now(); ; {
 		c.relay.turn(true)
-		timer.Reset(c.pause(time.Now()))
+		timer.Reset(c.pause(began))
 		select {
 		case <-ctx.Done():
 			return nil
@@ -46,7 +45,6 @@ func (c *claimer) run(ctx context.Context) error {
 			if err := c.ping(ctx); err != nil && ctx.Err() == nil {
 				return err
 			}
-			continue
 		case <-glance.C:
 			if err := c.leader.glance(ctx); err != nil && ctx.Err() == nil {
 				return err
@@ -55,6 +53,7 @@ func (c *claimer) run(ctx context.Context) error {
 		case <-c.relay.work:
 		case <-timer.C:
 		}
+		began = time.Now()
 		if err := c.round(ctx); err != nil && ctx.Err() == nil {
 			return err
 		}
@@ -67,15 +66,15 @@ func (c *claimer) ping(ctx context.Context) error {
 	return c.leader.ping(limited)
 }
 
-// pause is how long nothing is due, should no signal come.
-func (c *claimer) pause(now time.Time) time.Duration {
+// pause is how long nothing is due after a round that began then, should no signal come. What became due since that moment
+// is due at once: the round may not have seen it. What was due before and is there all the same waits for a signal.
+func (c *claimer) pause(began time.Time) time.Duration {
 	wait := time.Hour
 	for _, o := range c.relay.outboxes {
-		if at := o.inbox.next(now); !at.IsZero() && !at.Equal(now) {
-			wait = min(wait, max(0, at.Sub(now)))
-		}
-		if at := o.quiet.until(); at.After(now) {
-			wait = min(wait, at.Sub(now))
+		for _, at := range []time.Time{o.inbox.next(began), o.quiet.until()} {
+			if at.After(began) {
+				wait = min(wait, max(0, time.Until(at)))
+			}
 		}
 	}
 	return wait
@@ -103,27 +102,25 @@ func (c *claimer) round(ctx context.Context) error {
 			busy = busy || claimed
 		}
 		c.turn = true
-		// With something in flight, freed wakes the round for the next suspect.
-		if rows, _ := c.relay.flights.inFlight(); !busy && (len(c.suspects) == 0 || rows > 0) {
-			return nil
+		if !busy && (len(c.suspects) == 0 || c.sending()) {
+			return nil // the stamp of what is being sent wakes the round for the next suspect
 		}
 	}
 	return nil
 }
 
-// suspect gives a row that is under suspicion its turn. It returns false while one waits for the others to land or is in
-// flight itself, and nothing else may start.
+// suspect gives a row that is under suspicion its turn. It returns false while one waits for the others to be sent or is being
+// sent itself, and nothing else may start.
 func (c *claimer) suspect(ctx context.Context) (bool, error) {
-	rows, _ := c.relay.flights.inFlight()
-	if c.relay.alone.Load() && rows > 0 {
+	if c.relay.alone.Load() && c.sending() {
 		return false, nil
 	}
 	c.relay.alone.Store(false)
 	if len(c.suspects) == 0 || !c.turn {
 		return true, nil
 	}
-	if rows > 0 {
-		return false, nil // freed wakes the round
+	if c.sending() {
+		return false, nil
 	}
 	s := c.suspects[0]
 	c.suspects = c.suspects[1:]
@@ -133,6 +130,17 @@ func (c *claimer) suspect(ctx context.Context) (bool, error) {
 		return true, err
 	}
 	return false, nil
+}
+
+// sending says whether a destination has a row that waits or is on the wire. Rows that have their outcome and wait for
+// their stamp, which somebody's lock may hold up for hours, don't count.
+func (c *claimer) sending() bool {
+	for _, d := range c.relay.destinations {
+		if s := d.state(); s.waiting+s.inFlight > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // turnOf makes one claim for a table if it has ids, room and no reason to be left alone.
@@ -215,10 +223,35 @@ func (c *claimer) claim(ctx context.Context, o *outbox, wants []want, alone bool
 	if ctx.Err() != nil || sessionLost(c.leader.conn, err) {
 		return ds, fmt.Errorf("claiming from %s: %w", o.table.Name, err)
 	}
+	if rowFault(err) {
+		return ds, c.narrow(ctx, o, wants, alone, err)
+	}
 	o.quiet.fail(time.Now(), c.log, o.table.Name, "claiming", err)
 	o.requeue(wants)
 	return ds, nil
 }
+
+// narrow claims by halves what cannot be claimed together for one row's sake. A row that cannot be read waits, and others go on.
+func (c *claimer) narrow(ctx context.Context, o *outbox, wants []want, alone bool, fault error) error {
+	if len(wants) > 1 {
+		for _, half := range [][]want{wants[:len(wants)/2], wants[len(wants)/2:]} {
+			if _, err := c.claim(ctx, o, half, alone); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, w := range wants {
+		w.wait = min(max(c.relay.cfg.Interval, 2*w.wait), unreadableMost)
+		o.inbox.park(w, time.Now(), nil)
+		c.log.Error().Str("outbox", o.table.Name).Str("id", w.id).Str("error", PublicError(fault)).Dur("again_in", w.wait).
+			Msg("row cannot be claimed; trying again, others go on")
+	}
+	return nil
+}
+
+// unreadableMost is the longest wait of a row whose claim fails: each try costs the claim of its neighbours some twenty statements.
+const unreadableMost = time.Minute
 
 func (c *claimer) budget() int64 {
 	_, bytes := c.relay.flights.inFlight()
@@ -347,120 +380,11 @@ func (c *claimer) dispatch(o *outbox, wants []want, ds []*delivery, rooms []int3
 
 // build makes the row's message and has its destination look at it.
 func (c *claimer) build(d *delivery) error {
-	if d.route < 0 {
-		return &Rejection{"unknown_kind", fmt.Sprintf("no route of outbox %s matches the kind %q", d.table.Name, d.row.Kind)}
+	msg, err := compose(d.table, d.route, &d.row, c.relay.cfg.Destinations)
+	if msg != nil {
+		// The text is in the message now; what is kept of the row is what the stamp needs.
+		d.row.Payload, d.row.Headers, d.row.Values = nil, nil, nil
+		d.msg = msg
 	}
-	pub := c.relay.destinations[d.table.sinks[d.route]].cfg.pub
-	msg, err := d.table.builder.build(d.route, &d.row, c.relay.cfg.Destinations[d.table.sinks[d.route]].FIFO)
-	if err != nil {
-		return err
-	}
-	// The text is in the message now; what is kept of the row is what the stamp needs.
-	d.row.Payload, d.row.Headers, d.row.Values = nil, nil, nil
-	d.msg = msg
-	return pub.Check(msg)
-}
-
-// ask finds out what is to be done about ids that were not claimed.
-func (c *claimer) ask(ctx context.Context, o *outbox, wants []want, rooms []int32, how asked) error {
-	if len(wants) == 0 {
-		return nil
-	}
-	ids := make([]string, len(wants))
-	xids := make([]*int64, len(wants))
-	byID := make(map[string]want, len(wants))
-	for i, w := range wants {
-		ids[i] = w.id
-		byID[w.id] = w
-		if w.xid >= 0 {
-			xids[i] = &wants[i].xid
-		}
-	}
-	rows, err := c.leader.conn.Query(ctx, o.table.sql.answers, ids, xids, rooms)
-	if err != nil {
-		return err
-	}
-	var a answer
-	_, err = pgx.ForEachRow(rows, []any{&a.id, &a.what, &a.in, &a.sink, &a.key}, func() error {
-		c.heed(o, byID[a.id], a, how)
-		return nil
-	})
 	return err
-}
-
-// asked is how a claim was made.
-type asked struct {
-	spent bool // its bytes, so that rows were left that could have gone
-	alone bool // for a suspect that may go alone
-}
-
-type answer struct {
-	id, what string
-	in       *float64 // seconds
-	sink     *int
-	key      *string // of an ordered line
-}
-
-const (
-	earlyWait  = time.Millisecond      // a row that the stream brought before other sessions see it
-	lockedWait = 50 * time.Millisecond // a row that somebody has locked, or that is behind its key
-	lineWait   = 2 * time.Millisecond  // behind a key of which nothing is in flight any more
-)
-
-// heed acts on one answer.
-func (c *claimer) heed(o *outbox, w want, a answer, how asked) {
-	now := time.Now()
-	switch a.what {
-	case "settled":
-		c.relay.recent.settle(o.table, w.id, w.lsn, time.Time{})
-	case "gone":
-		c.log.Debug().Str("outbox", o.table.Name).Str("id", w.id).Msg("row is gone")
-	case "deferred", "waiting":
-		if a.in != nil {
-			c.relay.looker.Due(o.table, time.Duration(*a.in*float64(time.Second)))
-		}
-	case "early":
-		w.wait = min(max(earlyWait, 2*w.wait), lockedWait)
-		o.inbox.park(w, now, nil)
-	case "suspect":
-		if how.alone { // its turn came, and somebody has it locked or it is behind its key
-			c.park(o, w, a, now)
-			return
-		}
-		c.doubt(o, w)
-	case "closed":
-		c.relay.close(o, *a.sink, w)
-	case "again":
-		if how.spent {
-			o.requeue([]want{w})
-			return
-		}
-		c.park(o, w, a, now)
-	default:
-		panic(errors.New("unknown answer " + a.what)) // the statement and this list are one
-	}
-}
-
-// park keeps an id that is pending and free to go, but was not taken: somebody has it locked, or it is behind its key.
-func (c *claimer) park(o *outbox, w want, a answer, now time.Time) {
-	var line *lineKey
-	first := lockedWait
-	if a.key != nil && a.sink != nil {
-		line = &lineKey{o.table, *a.key, *a.sink}
-		if !c.relay.flights.hasLine(*line) {
-			first = lineWait
-		}
-	}
-	w.wait = min(max(first, 2*w.wait), c.relay.cfg.Interval)
-	o.inbox.park(w, now, line)
-}
-
-// doubt puts a row under suspicion in line for its lonely turn.
-func (c *claimer) doubt(o *outbox, w want) {
-	for _, s := range c.suspects {
-		if s.table == o && s.want.id == w.id {
-			return
-		}
-	}
-	c.suspects = append(c.suspects, rowOf{o, w})
 }

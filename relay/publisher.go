@@ -22,7 +22,10 @@ type Message struct {
 }
 
 // Attribute is one string attribute of a message.
-type Attribute struct{ Name, Value string }
+type Attribute struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
 
 // Outcome is what became of one message of a call.
 type Outcome uint8
@@ -71,7 +74,10 @@ func (f *Fault) Error() string {
 func (f *Fault) Unwrap() error { return f.Err }
 
 // Rejection says why a message can never be sent: it dies at once.
-type Rejection struct{ Reason, Detail string }
+type Rejection struct {
+	Reason string `json:"reason"`
+	Detail string `json:"detail"`
+}
 
 // Error implements error.
 func (r *Rejection) Error() string { return r.Reason + ": " + r.Detail }
