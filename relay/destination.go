@@ -68,7 +68,7 @@ func newDestination(cfg destinationConfig) *destination {
 		lines: newLines(),
 		tries: newTries(),
 	}
-	cfg.metrics.paused.WithLabelValues(cfg.name).Set(1)
+	cfg.metrics.begin(cfg.name)
 	return d
 }
 

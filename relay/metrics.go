@@ -9,14 +9,17 @@ type metrics struct {
 	dropped *prometheus.CounterVec
 }
 
-func newMetrics(reg prometheus.Registerer) *metrics {
+func newMetrics(reg prometheus.Registerer, tables []*Table) *metrics {
 	m := &metrics{
 		leader: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pgrelay_leader", Help: "1 while this instance holds the lock and relays, 0 while it stands by."}),
 		dead: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pgrelay_died_total", Help: "Rows that this process found dead, by outbox and reason."}, []string{"outbox", "reason"}),
+			Name: "pgrelay_died_total", Help: "Rows that left the pending set undelivered: dead, or their outcome is left to a person."}, []string{"outbox", "reason"}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pgrelay_ids_dropped_total", Help: "Ids from the stream for which there was no room; the poller finds those rows."}, []string{"outbox"}),
+			Name: "pgrelay_ids_dropped_total", Help: "Ids from the stream that found no room in memory; the poller finds their rows."}, []string{"outbox"}),
+	}
+	for _, t := range tables {
+		m.dropped.WithLabelValues(t.Name) // there from the start, so that a rate over it sees the first
 	}
 	reg.MustRegister(m.leader, m.dead, m.dropped)
 	return m

@@ -76,7 +76,7 @@ const inboxBound = 50_000
 func New(cfg Config) *Relay {
 	r := &Relay{
 		cfg: cfg, instance: uuid.New(), outboxOf: map[*Table]*outbox{}, byName: map[string]*outbox{},
-		recent: newRecent(), metrics: newMetrics(cfg.Registerer), work: make(chan struct{}, 1),
+		recent: newRecent(), metrics: newMetrics(cfg.Registerer, cfg.Tables), work: make(chan struct{}, 1),
 	}
 	r.turn(false)
 	r.flights = newFlights(func() { signal(r.work) })
