@@ -25,11 +25,16 @@ func (r *reconnect) after(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	r.wait = min(max(reconnectFirst, 2*r.wait), reconnectMost)
 	if text := PublicError(err); text != r.text {
 		r.text = text
 		r.log.Error().Str("error", text).Msg("PostgreSQL is out of reach; trying again")
 	}
+	r.pause(ctx)
+}
+
+// pause waits, twice as long each time.
+func (r *reconnect) pause(ctx context.Context) {
+	r.wait = min(max(reconnectFirst, 2*r.wait), reconnectMost)
 	select {
 	case <-ctx.Done():
 	case <-time.After(r.wait):

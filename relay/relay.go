@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -221,24 +220,28 @@ func (r *Relay) epochs() (last, since int64) {
 	return r.epoch, r.since
 }
 
-// Run stands by, leads while it holds the lock, and drains when ctx ends. While it leads it runs sources, which must return
-// when their context ends. It returns an error only for a drain that did not end in time.
+// Run stands by, leads while it holds the lock, and drains when ctx ends, within shutdown_timeout whoever is gone. While it leads
+// it runs sources, which must return when their context ends.
 func (r *Relay) Run(ctx context.Context, sources func(context.Context) error) error {
-	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
+	calling, stamping := drainTimes(time.Duration(r.cfg.Limits.ShutdownTimeout))
+	calls, stopCalls := afterwards(ctx, calling)
+	defer stopCalls()
+	stamps, stopStamps := afterwards(ctx, stamping)
+	defer stopStamps()
 	var g errgroup.Group
-	g.Go(func() error { return r.stamper.run(background) })
+	g.Go(func() error { return r.stamper.run(stamps) })
 	for _, d := range r.destinations {
-		g.Go(func() error { return d.run(background) })
+		g.Go(func() error { return d.run(calls) })
 	}
-	err := r.stand(ctx, sources)
-	stop()
-	return errors.Join(err, g.Wait())
+	r.stand(ctx, stamps, sources)
+	stopCalls()
+	stopStamps()
+	return g.Wait()
 }
 
-// stand takes the lead again and again until ctx ends.
-func (r *Relay) stand(ctx context.Context, sources func(context.Context) error) error {
-	wait := newReconnect(r.cfg.Log)
+// stand takes the lead again and again until ctx ends, and drains until stamps ends.
+func (r *Relay) stand(ctx, stamps context.Context, sources func(context.Context) error) {
+	wait, again := newReconnect(r.cfg.Log), newReconnect(r.cfg.Log)
 	for ctx.Err() == nil {
 		l, err := r.await(ctx)
 		if err != nil {
@@ -247,14 +250,20 @@ func (r *Relay) stand(ctx context.Context, sources func(context.Context) error) 
 			continue
 		}
 		wait.reset()
+		began := time.Now()
 		err = r.lead(ctx, l, sources)
 		if ctx.Err() != nil {
-			return r.drain(ctx, l)
+			r.drain(stamps, l)
+			return
 		}
 		r.resign(l)
 		r.cfg.Log.Warn().Str("error", PublicError(err)).Msg("lost the lead; standing by")
+		if time.Since(began) > reconnectMost {
+			again.wait = 0
+		}
+		again.pause(ctx) // a lead that fails at once is not taken in a hot loop
 	}
-	return nil
+	r.drain(stamps, nil)
 }
 
 // await connects and tries the lock until it is held.
@@ -267,7 +276,9 @@ func (r *Relay) await(ctx context.Context) (*leader, error) {
 	defer tick.Stop()
 	for standing := false; ; standing = true {
 		last, _ := r.epochs()
-		l, found, err := tryLead(ctx, conn, r.instance, last)
+		limited, cancel := context.WithTimeout(ctx, statementMost)
+		l, found, err := tryLead(limited, conn, r.instance, last)
+		cancel()
 		if err == nil {
 			r.enter(found)
 			return l, nil
@@ -324,8 +335,9 @@ func (r *Relay) lead(ctx context.Context, l *leader, sources func(context.Contex
 	g.Go(func() error {
 		err := c.run(gctx)
 		if err == nil {
-			err = context.Cause(gctx)
+			return context.Cause(gctx)
 		}
+		l.ended.Store(true) // at once: the sources take a moment to end
 		return err
 	})
 	g.Go(func() error { return sources(gctx) })
@@ -343,30 +355,30 @@ func (r *Relay) resign(l *leader) {
 	closeSession(l.conn)
 }
 
-// drain ends a lead in order: nothing new is sent, calls in flight get their outcome, everything is stamped or given back, and the
-// lock is freed last. shutdown_timeout bounds it all.
-func (r *Relay) drain(ctx context.Context, l *leader) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(r.cfg.Limits.ShutdownTimeout))
-	defer cancel()
-	defer r.resign(l)
-	pinged := make(chan struct{})
-	pings, stopPings := context.WithCancel(ctx)
-	go func() {
-		defer close(pinged)
-		l.keep(pings)
-	}()
-	defer func() { stopPings(); <-pinged }()
-	var g errgroup.Group
+// drain ends in order: nothing new is sent, calls in flight get their outcome, everything is stamped or given back, and the
+// lock, if it is held, is freed last. What is left when ctx ends is the next leader's.
+func (r *Relay) drain(ctx context.Context, l *leader) {
+	if l != nil {
+		defer r.resign(l)
+		pings, stopPings := context.WithCancel(ctx)
+		var pinging sync.WaitGroup
+		pinging.Go(func() { l.keep(pings) })
+		defer pinging.Wait()
+		defer stopPings()
+	}
+	var calls sync.WaitGroup
 	for _, d := range r.destinations {
-		g.Go(func() error { d.drain(ctx); return nil })
+		calls.Go(func() { d.drain(ctx) })
 	}
-	_ = g.Wait()
+	calls.Wait()
 	rows, _ := r.flights.inFlight()
-	if err := r.stamper.flush(ctx); err != nil {
-		return fmt.Errorf("draining: %w", err)
+	select {
+	case <-r.flights.landed():
+		r.cfg.Log.Info().Int("stamped", rows).Msg("drained")
+	case <-ctx.Done():
+		left, _ := r.flights.inFlight()
+		r.cfg.Log.Warn().Int("stamped", rows-left).Int("left", left).Msg("drain is unfinished: the next leader takes the rows up")
 	}
-	r.cfg.Log.Info().Int("stamped", rows).Msg("drained")
-	return nil
 }
 
 // died counts and logs a row that left the pending set undelivered.

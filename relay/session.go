@@ -65,12 +65,14 @@ func (r *Relay) connect(ctx context.Context, application string) (*pgx.Conn, err
 	return conn, nil
 }
 
+const closeWithin = time.Second
+
 // closeSession ends a session without waiting long for a server that is gone.
 func closeSession(conn *pgx.Conn) {
 	if conn == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
 	_ = conn.Close(ctx) // the server forgets the session either way
 }
