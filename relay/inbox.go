@@ -145,16 +145,14 @@ func (b *inbox) enqueue(wants []want) {
 	}
 }
 
-// next is when something is queued or due: now if it is, zero if nothing waits.
-func (b *inbox) next(now time.Time) time.Time {
+// next queues what was due at a time and says when more will be, zero if nothing waits for a time. Whoever keeps the queue from being
+// pulled, a destination without room say, signals when that ends; the time of a parked id must not be asked for again and
+// again meanwhile.
+func (b *inbox) next(due time.Time) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case len(b.queued) > 0:
-		return now
-	default:
-		return b.parked.next()
-	}
+	b.enqueue(b.parked.takeDue(due))
+	return b.parked.next()
 }
 
 // size is how many ids are held.

@@ -149,14 +149,16 @@ func (l *leader) fresh() bool {
 // endDeadHolder ends the backend of a holder that has been silent, in the leader row and on its session, for
 // holderDead. It says whom it ended.
 func endDeadHolder(ctx context.Context, conn *pgx.Conn) (pid int, err error) {
+	// MATERIALIZED: nobody's session is ended before all that makes it a dead leader's has been found true.
 	err = conn.QueryRow(ctx, `
-		SELECT l.pid FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a USING (pid)
-		 CROSS JOIN LATERAL (SELECT pg_terminate_backend(l.pid)) t
-		 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-		   AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
-		   AND (l.classid::bigint << 32) | l.objid::bigint = $1
-		   AND a.state_change < clock_timestamp() - $2::float8 * interval '1 second'
-		   AND NOT EXISTS (SELECT FROM pgrelay.leader WHERE seen_at >= clock_timestamp() - $2::float8 * interval '1 second')`,
+		WITH dead AS MATERIALIZED (
+			SELECT l.pid FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a USING (pid)
+			 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+			   AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+			   AND (l.classid::bigint << 32) | l.objid::bigint = $1
+			   AND a.state_change < clock_timestamp() - $2::float8 * interval '1 second'
+			   AND NOT EXISTS (SELECT FROM pgrelay.leader WHERE seen_at >= clock_timestamp() - $2::float8 * interval '1 second'))
+		SELECT pid FROM dead WHERE pg_terminate_backend(pid)`,
 		advisoryLock, holderDead.Seconds()).Scan(&pid)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil

@@ -48,6 +48,7 @@ type delivery struct {
 
 	had     bool    // a failures row was there: the stamp has to look for it
 	unsent  bool    // died before any call: charges no attempt
+	refused bool    // the table refused its stamp, and that has been logged
 	verdict verdict // set when it leaves the publish stage
 }
 

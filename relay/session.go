@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -94,6 +97,28 @@ func sessionLost(conn *pgx.Conn, err error) bool {
 	}
 	state := sqlState(err)
 	return conn.IsClosed() || state == "" || (len(state) >= 3 && state[:3] == "57P")
+}
+
+// rowFault says whether a statement failed for what is in a row rather than for the table's or the server's state: a value that
+// cannot be converted or read, a constraint, a trigger that raises.
+func rowFault(err error) bool {
+	state := sqlState(err)
+	return len(state) == 5 && slices.Contains([]string{"09", "21", "22", "23", "44", "54", "P0", "XX"}, state[:2])
+}
+
+// storable makes text from outside fit a text column: no NUL, and nothing that the server's encoding may not have.
+func storable(conn *pgx.Conn, text string) string {
+	unicode := conn.PgConn().ParameterStatus("server_encoding") == "UTF8"
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == 0:
+			return -1
+		case r > utf8.RuneSelf-1 && !unicode:
+			return '?'
+		default:
+			return r
+		}
+	}, text)
 }
 
 // PublicError gives an error's text without what a connection string holds: pgx's connect errors

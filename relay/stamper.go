@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -28,9 +27,10 @@ type stamper struct {
 
 // lockedRows are deliveries whose row somebody has locked: they are tried again, and nobody waits for them.
 type lockedRows struct {
-	ds   []*delivery
-	wait time.Duration
-	at   time.Time
+	ds     []*delivery
+	wait   time.Duration
+	at     time.Time
+	faulty int // of them the table refused: a trigger or constraint, say
 }
 
 // stampSize is the most rows of one stamp: enough to spread its cost, few enough to end well within its time-out.
@@ -143,9 +143,16 @@ func (s *stamper) connected(ctx context.Context) error {
 
 // stampAll stamps deliveries of one table and acts on what the statement says of each.
 func (s *stamper) stampAll(ctx context.Context, o *outbox, ds []*delivery) {
-	answers, err := s.stamp(ctx, o.table, ds)
+	if s.conn == nil { // lost by the first half
+		s.settle(ds)
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, statementMost)
+	defer cancel()
+	left := ds
+	answers, err := s.stamp(limited, o.table, ds)
 	if err == nil {
-		err = s.heed(ctx, o, ds, answers)
+		left, err = s.heed(limited, o, ds, answers)
 	}
 	switch {
 	case err == nil:
@@ -154,10 +161,19 @@ func (s *stamper) stampAll(ctx context.Context, o *outbox, ds []*delivery) {
 		// Whether it was committed is found out by stamping again: what is no longer held is read back.
 		closeSession(s.conn)
 		s.conn = nil
-		s.settle(ds)
+		s.settle(left)
+	case rowFault(err) && len(left) > 1:
+		s.stampAll(ctx, o, left[:len(left)/2])
+		s.stampAll(ctx, o, left[len(left)/2:])
+	case rowFault(err) && s.keepFaulty(o, left):
+		if !left[0].refused {
+			left[0].refused = true
+			s.log.Error().Str("outbox", o.table.Name).Str("id", left[0].row.ID).Str("error", PublicError(err)).
+				Msg("the table refuses the stamp of a row; trying again, others go on")
+		}
 	default:
 		o.hush.fail(time.Now(), s.log, o.table.Name, "stamping", err)
-		s.settle(ds)
+		s.settle(left)
 	}
 }
 
@@ -175,7 +191,8 @@ func (s *stamper) stamp(ctx context.Context, t *Table, ds []*delivery) (map[stri
 	for i, d := range ds {
 		v := d.verdict
 		claims[i], ids[i], versions[i], outcomes[i] = d.claim, d.row.ID, d.row.Version, outcomeNames[v.kind]
-		delays[i], had[i], events[i], kinds[i], reasons[i], details[i] = v.delay.Seconds(), d.had, d.eventID(), d.row.Kind, v.reason, v.detail
+		delays[i], had[i], events[i], kinds[i] = v.delay.Seconds(), d.had, storable(s.conn, d.eventID()), storable(s.conn, d.row.Kind)
+		reasons[i], details[i] = storable(s.conn, v.reason), storable(s.conn, v.detail)
 		if !d.unsent && (v.kind == verdictRetry || v.kind == verdictDead) {
 			charges[i] = 1
 		}
@@ -201,8 +218,9 @@ func (s *stamper) stamp(ctx context.Context, t *Table, ds []*delivery) (map[stri
 	return answers, nil
 }
 
-// heed lets go of what was stamped, asks again for what changed, keeps what is locked and reads back the rest.
-func (s *stamper) heed(ctx context.Context, o *outbox, ds []*delivery, answers map[string]string) error {
+// heed lets go of what was stamped, asks again for what changed, keeps what is locked and reads back the rest. What could not be
+// read back is left.
+func (s *stamper) heed(ctx context.Context, o *outbox, ds []*delivery, answers map[string]string) (left []*delivery, err error) {
 	var out, again, locked, refused []*delivery
 	for _, d := range ds {
 		switch answers[d.row.ID] {
@@ -225,16 +243,15 @@ func (s *stamper) heed(ctx context.Context, o *outbox, ds []*delivery, answers m
 		}
 	}
 	if len(refused) > 0 {
-		if err := s.readBack(ctx, o, refused); err != nil {
-			s.finish(o, out, again, locked)
-			return err
+		if err = s.readBack(ctx, o, refused); err != nil {
+			left, refused = refused, nil
 		}
 		// Those that are still pending may lie where no look goes soon.
 		again = append(again, refused...)
 		out = append(out, refused...)
 	}
 	s.finish(o, out, again, locked)
-	return nil
+	return left, err
 }
 
 // readBack deals with deliveries whose claim is gone: an earlier stamp whose reply was lost has done them, another instance has
@@ -307,7 +324,8 @@ func (s *stamper) remember(o *outbox, d *delivery, now time.Time) {
 		}
 		return
 	}
-	if d.line != "" && o.table.lows() {
+	// A row that died before its turn has earlier ones of its line in front of it.
+	if d.line != "" && !d.unsent && o.table.lows() {
 		s.relay.recent.raiseLow(d.lineKey(), d.row.ID)
 	}
 }
@@ -322,24 +340,33 @@ func (s *stamper) keepLocked(o *outbox, locked []*delivery, now time.Time) {
 		return
 	}
 	l := s.locked[o]
-	l.wait = min(max(lockedWait, 2*l.wait), s.relay.cfg.Interval)
-	l.ds, l.at = append(l.ds, locked...), now.Add(l.wait)
+	if len(l.ds) == 0 { // else they join those that wait: were the time put off for each, it might never come
+		l.wait = min(max(lockedWait, 2*l.wait), s.relay.cfg.Interval)
+		l.at = now.Add(l.wait)
+	}
+	l.ds = append(l.ds, locked...)
 	s.locked[o] = l
 }
 
-// flush waits until everything that was settled is stamped, or ctx ends.
-func (s *stamper) flush(ctx context.Context) error {
-	select {
-	case <-s.relay.flights.landed():
-		return nil
-	case <-ctx.Done():
-		rows, _ := s.relay.flights.inFlight()
-		return fmt.Errorf("%d rows were left in flight: %w", rows, errors.Join(errUnfinished, context.Cause(ctx)))
+// keepFaulty keeps the one row whose stamp the table refuses as if it were locked. It returns false when there are too many
+// for the row to be at fault.
+func (s *stamper) keepFaulty(o *outbox, one []*delivery) bool {
+	s.mu.Lock()
+	l := s.locked[o]
+	few := l.faulty < faultyMost
+	if few {
+		l.faulty++
+		s.locked[o] = l
 	}
+	s.mu.Unlock()
+	if few {
+		s.keepLocked(o, one, time.Now())
+	}
+	return few
 }
 
-// errUnfinished says that a drain ended before everything was stamped. The next leader takes those rows up.
-var errUnfinished = errors.New("drain is unfinished")
+// faultyMost bounds the statements that it takes to find them, some twenty each.
+const faultyMost = 10
 
 // signal wakes a loop that waits on a channel of size one.
 func signal(c chan struct{}) {

@@ -82,7 +82,7 @@ func gapSQL(t *Table) string {
 	from, low := "", "true"
 	if t.lows() {
 		from = "LEFT JOIN unnest($8::text[], $9::int[], $10::bigint[]) AS l(okey, line, low) ON l.okey = c.okey AND l.line = c.line"
-		low = "@p.id > CASE WHEN h.low < h.lo THEN h.low ELSE -9223372036854775808 END"
+		low = "@p.id > CASE WHEN h.low < h.lo THEN h.low ELSE '-9223372036854775808'::bigint END"
 	}
 	lo, lowColumn := "NULL", "NULL::bigint"
 	if t.lows() {
