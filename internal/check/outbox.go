@@ -16,8 +16,6 @@ import (
 // outboxFacts is an outbox that could be opened.
 type outboxFacts struct {
 	Name   string
-	Schema string
-	Usage  bool     // on the schema
 	Lacks  []string // privileges that are missing, as GRANT takes them
 	Hidden bool     // row security may hide rows
 	// Sequence is that of a key that gives ordered routes their order; empty: none.
@@ -29,7 +27,11 @@ type outboxFacts struct {
 
 func (d *doctor) checkOutbox(ctx context.Context, cfg config.Outbox) error {
 	name := "outbox " + cfg.Table
-	if t, err := config.ParseTable(cfg.Table); err == nil && t.Schema == "pgrelay" && d.schemaBad {
+	table, err := config.ParseTable(cfg.Table)
+	if err != nil {
+		return err
+	}
+	if table.Schema == "pgrelay" && d.schemaBad {
 		d.add(skipped(name, "cannot be looked at before the schema pgrelay is in order"))
 		return nil
 	}
@@ -39,7 +41,7 @@ func (d *doctor) checkOutbox(ctx context.Context, cfg config.Outbox) error {
 	}
 	t, err := relay.OpenTable(ctx, d.conn, cfg, sinks)
 	if err != nil {
-		lines, err := judgeOpen(name, err, d.server.Role)
+		lines, err := judgeOpen(name, err, table.Schema, d.server.Role)
 		d.add(lines...)
 		return err
 	}
@@ -53,11 +55,11 @@ func (d *doctor) checkOutbox(ctx context.Context, cfg config.Outbox) error {
 }
 
 // judgeOpen makes a line of each thing that is wrong with the table or its configuration. Any other error comes back.
-func judgeOpen(name string, err error, role string) ([]Line, error) {
+func judgeOpen(name string, err error, schema, role string) ([]Line, error) {
 	if joined, many := err.(interface{ Unwrap() []error }); many { //nolint:errorlint // the parts are asked one by one
 		var lines []Line
 		for _, part := range joined.Unwrap() {
-			more, err := judgeOpen(name, part, role)
+			more, err := judgeOpen(name, part, schema, role)
 			if err != nil {
 				return nil, err
 			}
@@ -75,13 +77,12 @@ func judgeOpen(name string, err error, role string) ([]Line, error) {
 		}
 		return []Line{failure(name, fix, "%s", table.Detail)}, nil
 	case errors.As(err, &pg) && pg.Code == "42501":
-		return []Line{failure(name, "run: GRANT USAGE ON SCHEMA … TO "+quote(role), "%s", pg.Message)}, nil
+		return []Line{failure(name, fmt.Sprintf("run: GRANT USAGE ON SCHEMA %s TO %s", quote(schema), quote(role)), "%s", pg.Message)}, nil
 	}
 	return nil, err
 }
 
-const outboxSQL = `SELECT has_schema_privilege(c.relnamespace, 'USAGE'),
-	array_cat(
+const outboxSQL = `SELECT array_cat(
 		ARRAY(SELECT p FROM unnest('{SELECT}'::text[]) p WHERE NOT has_table_privilege(c.oid, p)),
 		ARRAY(SELECT format('UPDATE (%I)', m) FROM unnest($2::text[]) m WHERE NOT has_column_privilege(c.oid, m, 'UPDATE'))),
 	` + hiddenSQL + `, coalesce(q.name, ''), coalesce(q.cache, 0)
@@ -100,8 +101,8 @@ const outboxSQL = `SELECT has_schema_privilege(c.relnamespace, 'USAGE'),
  WHERE c.oid = $1`
 
 func readOutbox(ctx context.Context, conn *pgx.Conn, t *relay.Table) (outboxFacts, error) {
-	f := outboxFacts{Name: t.Name, Schema: t.Schema, Wanted: t.Indexes()}
-	err := conn.QueryRow(ctx, outboxSQL, t.OID, t.Marks(), t.IDColumn.Name).Scan(&f.Usage, &f.Lacks, &f.Hidden, &f.Sequence, &f.Cache)
+	f := outboxFacts{Name: t.Name, Wanted: t.Indexes()}
+	err := conn.QueryRow(ctx, outboxSQL, t.OID, t.Marks(), t.IDColumn.Name).Scan(&f.Lacks, &f.Hidden, &f.Sequence, &f.Cache)
 	if err != nil {
 		return f, fmt.Errorf("reading the rights on %s: %w", t.Name, err)
 	}
@@ -114,10 +115,6 @@ func readOutbox(ctx context.Context, conn *pgx.Conn, t *relay.Table) (outboxFact
 
 // judgeOutbox names everything that is wrong with a table that could be opened.
 func judgeOutbox(name string, f outboxFacts, role string) (lines []Line) {
-	if !f.Usage {
-		lines = append(lines, failure(name, fmt.Sprintf("run: GRANT USAGE ON SCHEMA %s TO %s", quote(f.Schema), quote(role)),
-			"this role has no USAGE on its schema"))
-	}
 	if len(f.Lacks) > 0 {
 		lines = append(lines, failure(name, fmt.Sprintf("run: GRANT %s ON %s TO %s", strings.Join(f.Lacks, ", "), f.Name, quote(role)),
 			"this role lacks rights on it: %s", strings.Join(f.Lacks, ", ")))
