@@ -24,7 +24,7 @@ func TestBodyIsThePayloadAsPostgreSQLPrintsIt(t *testing.T) {
 	const table = ` (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), event_type text, published_at timestamptz, payload `
 	w.exec(`CREATE TABLE as_json` + table + `json)`)
 	w.exec(`CREATE TABLE as_text` + table + `text)`)
-	p := w.start()
+	p := w.stream()
 	for _, payload := range payloads {
 		w.exec(`INSERT INTO pgrelay.outbox_events (event_type, payload) VALUES ('q', $1::text::jsonb)`, payload)
 		w.exec(`INSERT INTO as_json (event_type, payload) VALUES ('q', $1::text::json)`, "  "+payload+"\n")

@@ -108,8 +108,7 @@ func TestSlotDropTakesASlotThatNobodyReads(t *testing.T) {
 	w := newWorld(t, nil)
 	slot := "pgrelay_" + w.db.Name
 	require.Equal(t, "there is no slot "+slot+"\n", w.done("slot", "drop"))
-	p := w.start()
-	p.says("replication stream started")
+	p := w.stream()
 	code, _, stderr := w.run("slot", "drop")
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, slot)
@@ -125,8 +124,7 @@ func TestStatusCountsWhatWaits(t *testing.T) {
 	w.insert("strange", 1)
 	w.exec(`INSERT INTO pgrelay.outbox_events (event_type, payload, available_at) VALUES ('q', '1', now() + interval '1 hour')`)
 	require.Contains(t, w.done("status"), "leader  none yet")
-	p := w.start()
-	p.says("replication stream started")
+	p := w.stream()
 	w.arrive(standardQueue, 3)
 	w.settled(1)
 	var status struct {

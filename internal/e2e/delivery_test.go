@@ -73,13 +73,13 @@ func TestCommittedRowsArriveOnceHoweverTheyWereWritten(t *testing.T) {
 		}
 	}
 	write()
-	p := w.start()
+	p := w.stream()
 	w.arrive(standardQueue, total)
 	write()
 	w.arrive(standardQueue, total)
 	p.stop()
 	write()
-	p = w.start()
+	p = w.stream()
 	w.arrive(standardQueue, total)
 	w.settled(0)
 	p.stop() // what it was about to send twice is out by now
@@ -88,8 +88,8 @@ func TestCommittedRowsArriveOnceHoweverTheyWereWritten(t *testing.T) {
 
 func TestTransactionOfAHundredThousandRowsArrivesOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	p := w.start()
+	w := newWorld(t, sections{"poller": "{interval: 1m}"}) // what has no room in memory waits for nobody's interval
+	p := w.stream()
 	const n = 100_000
 	w.insert("q", n)
 	w.arrive(standardQueue, n)

@@ -152,6 +152,14 @@ func (w *world) start(env ...string) *process {
 	return p
 }
 
+// stream is start, and waits until the stream is read: what commits from now on comes by it.
+func (w *world) stream(env ...string) *process {
+	w.t.Helper()
+	p := w.start(env...)
+	p.says("replication stream started")
+	return p
+}
+
 // run executes a command that ends by itself.
 func (w *world) run(args ...string) (code int, stdout, stderr string) {
 	w.t.Helper()
