@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -61,7 +62,7 @@ func slotText(s status.Slot) string {
 	case !s.Exists:
 		return s.Name + " does not exist; a running relay makes it"
 	case s.Lost:
-		return s.Name + " is lost (" + s.LostReason + "); a running relay replaces it"
+		return s.Name + " is lost (" + cmp.Or(s.LostReason, "PostgreSQL removed WAL that it needs") + "); a running relay replaces it"
 	}
 	text := fmt.Sprintf("%s, lag %s, retained WAL %s", s.Name, bytes(s.LagBytes), bytes(s.RetainedBytes))
 	if !s.Active {
