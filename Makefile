@@ -10,8 +10,8 @@ help: ## Show this
 build: ## Build bin/pgrelay
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/pgrelay ./cmd/pgrelay
 
-test: ## Run all tests with the race detector; installs PostgreSQL if there is none
-	.ci/install server compiler
+test: ## Run all tests with the race detector; installs PostgreSQL and promtool if they are not there
+	.ci/install server compiler alerts
 	go test -race ./...
 
 lint: ## Run the linters; builds golangci-lint into bin if it is not there
