@@ -55,7 +55,7 @@ func (p *Poller) lookDue(ctx context.Context, conn *pgx.Conn, w *watch) error {
 			return err
 		}
 		p.metrics.found(w.table.Name, lookDue, len(ids))
-		if err := p.relay.Offer(ctx, w.table, ids); err != nil {
+		if err := p.relay.Offer(ctx, w.table, ids); err != nil && !errors.Is(err, relay.ErrNoRoom) {
 			return err
 		}
 		if len(ids) == relay.LookSize {
@@ -131,7 +131,10 @@ func (p *Poller) look(ctx context.Context, conn *pgx.Conn, t *relay.Table, from 
 			r.xmin, r.highest = snap.xmin, snap.highest
 		}
 		p.metrics.found(t.Name, lookPending, len(ids))
-		if err := p.relay.Offer(ctx, t, ids); err != nil {
+		if err := p.relay.Offer(ctx, t, ids); errors.Is(err, relay.ErrNoRoom) {
+			r.whole = false // the other tables have their turn, and then this one again
+			return r, nil
+		} else if err != nil {
 			return r, err
 		}
 		if len(ids) > 0 {

@@ -16,7 +16,7 @@ import (
 
 // Relay is where ids go. *relay.Relay is one.
 type Relay interface {
-	// Offer waits for room until ctx ends.
+	// Offer waits for room, a while at most: then it returns relay.ErrNoRoom and promises a Look.
 	Offer(ctx context.Context, t *relay.Table, ids []string) error
 	// Rooms says how many rows each destination would take; it promises a Look when a 0 becomes more.
 	Rooms(t *relay.Table) []int32

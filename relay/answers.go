@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -110,4 +111,45 @@ func (c *claimer) doubt(o *outbox, w want) {
 		}
 	}
 	c.suspects = append(c.suspects, rowOf{o, w})
+}
+
+// refill asks for the next ids of lines that have run dry in memory.
+func (c *claimer) refill(ctx context.Context, o *outbox) error {
+	dry := o.inbox.takeDry()
+	for i, line := range dry {
+		ids, err := c.nextOf(ctx, o.table, line)
+		if err == nil {
+			wants := make([]want, len(ids))
+			for i, id := range ids {
+				wants[i] = want{id: id, xid: -1, source: sourcePoller}
+			}
+			if len(ids) == lineKept {
+				o.inbox.more(line)
+			}
+			o.requeue(wants)
+			continue
+		}
+		if ctx.Err() != nil || sessionLost(c.leader.conn, err) {
+			return fmt.Errorf("asking for more rows of a key of %s: %w", o.table.Name, err)
+		}
+		o.inbox.unfilled(dry[i:])
+		o.quiet.fail(time.Now(), c.log, o.table.Name, "asking for more rows of a key", err)
+		return nil
+	}
+	return nil
+}
+
+// nextOf finds a line's first pending ids.
+func (c *claimer) nextOf(ctx context.Context, t *Table, line lineKey) ([]string, error) {
+	limited, cancel := statement(ctx)
+	defer cancel()
+	var behind *int64
+	if low, ok := c.relay.recent.lows.Get(line); ok && t.lows() {
+		behind = &low
+	}
+	rows, err := c.leader.conn.Query(limited, t.sql.line, line.key, line.sink, behind)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }

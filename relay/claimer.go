@@ -156,6 +156,9 @@ func (c *claimer) turnOf(ctx context.Context, o *outbox) (bool, error) {
 	if bytes >= int64(c.relay.cfg.Limits.MaxInFlightBytes) || !c.relay.open(o.table) {
 		return false, nil
 	}
+	if err := c.refill(ctx, o); err != nil {
+		return false, err
+	}
 	wants := o.inbox.pull(c.relay.cfg.Limits.BatchSize, now)
 	if len(wants) == 0 {
 		return false, nil

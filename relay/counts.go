@@ -47,7 +47,7 @@ func (t *Table) countSQL() string {
 	}
 	if t.names.createdAt != "" {
 		// By the key's order the first pending row is about the oldest; an exact minimum would read them all.
-		oldest = `coalesce((SELECT extract(epoch FROM now() - q.at) FROM (SELECT o.` + quote(t.names.createdAt) + ` AS at FROM @outbox o
+		oldest = `coalesce((SELECT extract(epoch FROM now() - q.at) FROM (SELECT o.` + escape(quote(t.names.createdAt)) + ` AS at FROM @outbox o
 			WHERE @o.pending AND @o.undeferred ORDER BY @o.id LIMIT 1) q), 0)`
 	}
 	return `

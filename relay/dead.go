@@ -87,7 +87,7 @@ SELECT (SELECT count(*) FROM hit), (SELECT count(*) FROM woken)`
 
 // RetryDead sends dead letters again and wakes a running relay. It returns how many.
 func (t *Table) RetryDead(ctx context.Context, conn *pgx.Conn, s DeadSelection) (int, error) {
-	sql := strings.Replace(expander(t).Replace(retrySQL), "@unmarked", t.unmark(), 1)
+	sql := expander(t).Replace(retrySQL)
 	return t.changeDead(ctx, conn, s, func(ids []string) (n int, err error) {
 		var woken int
 		err = conn.QueryRow(ctx, sql, ids).Scan(&n, &woken)

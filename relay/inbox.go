@@ -23,7 +23,7 @@ const (
 
 // inbox holds the ids of one table that wait for their claim: queued, or parked until a time or until their
 // line settles. It never holds an id twice and never more than its bound; what overflows is
-// the poller's to find. Safe for concurrent use.
+// the poller's to find. Parked ids take at most half of it, so that those which may go find room whatever waits. Safe for concurrent use.
 type inbox struct {
 	bound  int
 	signal func() // called without the lock when something is queued
@@ -36,7 +36,7 @@ type inbox struct {
 }
 
 func newInbox(bound int, signal func()) *inbox {
-	return &inbox{bound: bound, signal: signal, queued: map[string]want{}, parked: newParking(), space: make(chan struct{})}
+	return &inbox{bound: bound, signal: signal, queued: map[string]want{}, parked: newParking(bound / 2), space: make(chan struct{})}
 }
 
 // push queues ids and returns those for which there was no room.
@@ -136,6 +136,27 @@ func (b *inbox) wake(line lineKey, n int) {
 	if len(woken) > 0 {
 		b.signal()
 	}
+}
+
+// takeDry takes the lines for whose next ids the table has to be asked.
+func (b *inbox) takeDry() []lineKey {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.parked.takeDry()
+}
+
+// more notes that the table has more of a line than is known here.
+func (b *inbox) more(line lineKey) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.parked.more[line] = true
+}
+
+// unfilled gives lines back for whose next ids the table could not be asked.
+func (b *inbox) unfilled(lines []lineKey) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.parked.dry = append(b.parked.dry, lines...)
 }
 
 func (b *inbox) enqueue(wants []want) {

@@ -1,18 +1,24 @@
 package relay
 
 import (
+	"cmp"
 	"container/heap"
+	"slices"
 	"strconv"
 	"time"
 )
 
 // parking keeps ids that are not to be asked for yet: until a time, or until their line settles. Of a line only
-// the first ids are asked for when its time comes, as none of the others can go before them. It has no lock.
+// the first ids are asked for when its time comes, as none of the others can go before them; and only the first lineKept
+// are kept at all, so that a hot key leaves room for the others. It has no lock.
 type parking struct {
+	bound  int
 	ids    map[string]bool
-	times  parkHeap[*parked]
+	times  parkHeap
 	lines  map[lineKey]*parked
 	places int64
+	more   map[lineKey]bool // lines of which ids were let go
+	dry    []lineKey        // of these, lines of which none is kept any more
 }
 
 // parked is an id, or a line of them.
@@ -20,7 +26,7 @@ type parked struct {
 	want
 	at    time.Time
 	line  lineKey
-	ids   *parkHeap[*place] // nil for a single id
+	ids   []place // in their order; nil for a single id
 	index int
 }
 
@@ -30,42 +36,55 @@ type place struct {
 	at int64
 }
 
-// lineRetry is how many ids of a line are asked for at a time while nothing is heard of it: its settling
-// wakes it, so the time is only for a row that somebody else held.
-const lineRetry = 50
+const (
+	// lineRetry is how many ids of a line are asked for at a time while nothing is heard of it: its settling
+	// wakes it, so the time is only for a row that somebody else held.
+	lineRetry = 50
+	// lineKept is several runs, so that a hot key asks the table for its next ids once in ten claims.
+	lineKept = 10 * lineRun
+)
 
-func newParking() parking {
+func newParking(bound int) parking {
 	return parking{
-		ids: map[string]bool{}, lines: map[lineKey]*parked{},
-		times: parkHeap[*parked]{
-			less:  func(a, b *parked) bool { return a.at.Before(b.at) },
-			moved: func(p *parked, i int) { p.index = i },
-		},
+		bound: bound, ids: map[string]bool{}, lines: map[lineKey]*parked{}, more: map[lineKey]bool{},
 	}
 }
 
 func (p *parking) len() int           { return len(p.ids) }
 func (p *parking) has(id string) bool { return p.ids[id] }
 
-// add parks an id until a time, together with its line if it has one.
+// add parks an id until a time, together with its line if it has one. What there is no room for is let go: the last of its
+// line, for which the table will be asked when the line has run dry, or else the id itself, which is left to the sweep.
 func (p *parking) add(w want, at time.Time, line *lineKey) {
 	if p.ids[w.id] {
 		return
 	}
-	p.ids[w.id] = true
+	full := len(p.ids) >= p.bound
 	if line == nil {
-		heap.Push(&p.times, &parked{want: w, at: at})
+		if !full {
+			p.ids[w.id] = true
+			heap.Push(&p.times, &parked{want: w, at: at})
+		}
 		return
 	}
 	l := p.lines[*line]
 	if l == nil {
-		l = &parked{line: *line, at: at, ids: &parkHeap[*place]{
-			less: func(a, b *place) bool { return a.at < b.at }, moved: func(*place, int) {},
-		}}
+		if full {
+			return
+		}
+		l = &parked{line: *line, at: at}
 		p.lines[*line] = l
 		heap.Push(&p.times, l)
 	}
-	heap.Push(l.ids, &place{w, p.place(w.id)})
+	p.ids[w.id] = true
+	n := place{w, p.place(w.id)}
+	i, _ := slices.BinarySearchFunc(l.ids, n, func(a, b place) int { return cmp.Compare(a.at, b.at) })
+	l.ids = slices.Insert(l.ids, i, n)
+	if last := len(l.ids) - 1; full || last >= lineKept {
+		delete(p.ids, l.ids[last].id)
+		l.ids = l.ids[:last]
+		p.more[*line] = true
+	}
 	if at.Before(l.at) {
 		l.at = at
 		heap.Fix(&p.times, l.index)
@@ -88,22 +107,27 @@ func (p *parking) takeLine(line lineKey, n int) (wants []want) {
 	if l == nil {
 		return nil
 	}
-	for ; n > 0 && l.ids.Len() > 0; n-- {
-		w := heap.Pop(l.ids).(*place).want
+	n = min(n, len(l.ids))
+	for _, w := range l.ids[:n] {
 		delete(p.ids, w.id)
-		wants = append(wants, w)
+		wants = append(wants, w.want)
 	}
-	if l.ids.Len() == 0 {
+	l.ids = slices.Delete(l.ids, 0, n)
+	if len(l.ids) == 0 {
 		delete(p.lines, line)
 		heap.Remove(&p.times, l.index)
+		if p.more[line] {
+			delete(p.more, line)
+			p.dry = append(p.dry, line)
+		}
 	}
 	return wants
 }
 
 // takeDue takes the ids whose time has come. What a line keeps is due a second later.
 func (p *parking) takeDue(now time.Time) (wants []want) {
-	for p.times.Len() > 0 && !p.times.items[0].at.After(now) {
-		first := p.times.items[0]
+	for p.times.Len() > 0 && !p.times[0].at.After(now) {
+		first := p.times[0]
 		if first.ids == nil {
 			heap.Pop(&p.times)
 			delete(p.ids, first.id)
@@ -117,46 +141,48 @@ func (p *parking) takeDue(now time.Time) (wants []want) {
 	return wants
 }
 
+// takeDry takes the lines that have run dry although the table has more of them.
+func (p *parking) takeDry() []lineKey {
+	dry := p.dry
+	p.dry = nil
+	return dry
+}
+
 // next is the earliest time, zero if nothing waits.
 func (p *parking) next() time.Time {
 	if p.times.Len() == 0 {
 		return time.Time{}
 	}
-	return p.times.items[0].at
+	return p.times[0].at
 }
 
-// parkHeap is a heap.Interface over a slice; moved tells an item its index.
-type parkHeap[T any] struct {
-	items []T
-	less  func(a, b T) bool
-	moved func(item T, index int)
-}
+// parkHeap is a heap.Interface of what is parked, the earliest first, whose items know their index.
+type parkHeap []*parked
 
 // Len implements heap.Interface.
-func (h *parkHeap[T]) Len() int { return len(h.items) }
+func (h parkHeap) Len() int { return len(h) }
 
 // Less implements heap.Interface.
-func (h *parkHeap[T]) Less(i, j int) bool { return h.less(h.items[i], h.items[j]) }
+func (h parkHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
 
 // Swap implements heap.Interface.
-func (h *parkHeap[T]) Swap(i, j int) {
-	h.items[i], h.items[j] = h.items[j], h.items[i]
-	h.moved(h.items[i], i)
-	h.moved(h.items[j], j)
+func (h parkHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
 }
 
 // Push implements heap.Interface.
-func (h *parkHeap[T]) Push(x any) {
-	h.items = append(h.items, x.(T))
-	h.moved(x.(T), len(h.items)-1)
+func (h *parkHeap) Push(x any) {
+	p := x.(*parked) //nolint:errcheck // only parking pushes
+	p.index = len(*h)
+	*h = append(*h, p)
 }
 
 // Pop implements heap.Interface.
-func (h *parkHeap[T]) Pop() any {
-	var none T
-	last := len(h.items) - 1
-	item := h.items[last]
-	h.items[last] = none
-	h.items = h.items[:last]
-	return item
+func (h *parkHeap) Pop() any {
+	last := len(*h) - 1
+	p := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return p
 }

@@ -156,13 +156,25 @@ func (r *Relay) CatchUp(reason string) {
 	}
 }
 
-// Offer takes ids from the poller, and waits for room until ctx ends.
+// ErrNoRoom says that for a while nothing was taken. Whoever looks goes on elsewhere; the relay has asked it to come back.
+var ErrNoRoom = errors.New("no room for more ids")
+
+// offerMost is how long a look at one table may keep the others waiting for theirs.
+const offerMost = time.Second
+
+// Offer takes ids from the poller, and waits a while for room: then it returns ErrNoRoom.
 func (r *Relay) Offer(ctx context.Context, t *Table, ids []string) error {
 	wants := make([]want, len(ids))
 	for i, id := range ids {
 		wants[i] = want{id: id, xid: -1, source: sourcePoller}
 	}
-	return r.outboxOf[t].inbox.offer(ctx, wants)
+	limited, cancel := context.WithTimeoutCause(ctx, offerMost, ErrNoRoom)
+	defer cancel()
+	err := r.outboxOf[t].inbox.offer(limited, wants)
+	if errors.Is(err, ErrNoRoom) {
+		r.looker.Look(t, -1)
+	}
+	return err
 }
 
 // Rooms says, for a look at a table, how many rows each destination would take; 0 leaves a destination's rows out, and
@@ -175,6 +187,9 @@ func (r *Relay) Rooms(t *Table) []int32 {
 		}
 		if rooms[sink] == 0 {
 			r.holds[sink].miss(r.outboxOf[t])
+			if r.destinations[sink].room() > 0 {
+				r.opened(sink) // it opened meanwhile
+			}
 		}
 	}
 	return rooms

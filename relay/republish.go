@@ -42,13 +42,13 @@ const changeBatch = 1000
 const republishSQL = `
 WITH hit AS MATERIALIZED (
 	SELECT @o.id AS k, @o.event_id AS event_id, @o.kind AS kind FROM @outbox o
-	 WHERE NOT (@o.pending) AND %s AND @selected ORDER BY @o.id LIMIT %d FOR NO KEY UPDATE OF o),
+	 WHERE NOT (@o.pending) AND %s AND %s ORDER BY @o.id LIMIT %d FOR NO KEY UPDATE OF o),
 fresh AS (
 	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, generation, next_attempt_at)
 	SELECT @name, h.k::text, coalesce(h.event_id::text, ''), coalesce(h.kind::text, ''), nextval('pgrelay.generations'), now() FROM hit h
 	    ON CONFLICT (outbox, row_id) DO UPDATE SET generation = excluded.generation, attempts = 0, unknowns = 0, crashes = 0,
 	       next_attempt_at = now(), dead_at = NULL, uncertain = false, claim = NULL, reason = '', detail = '', since = clock_timestamp()),
-back AS (UPDATE @outbox o SET %s FROM hit h WHERE @o.id = h.k),
+back AS (UPDATE @outbox o SET @unmarked FROM hit h WHERE @o.id = h.k),
 woken AS (SELECT pg_notify('` + NotifyChannel + `', @name) WHERE EXISTS (SELECT FROM hit))
 SELECT (SELECT count(*) FROM hit), (SELECT h.k::text FROM hit h ORDER BY h.k DESC LIMIT 1), (SELECT count(*) FROM woken)`
 
@@ -73,9 +73,9 @@ func (t *Table) Republish(ctx context.Context, conn *pgx.Conn, s Selection, dry 
 	for {
 		behind := "$1::text IS NULL"
 		if last != nil {
-			behind = x.Replace("@o.id > $1::text::@keytype")
+			behind = "@o.id > $1::text::@keytype"
 		}
-		sql := strings.Replace(x.Replace(fmt.Sprintf(republishSQL, behind, changeBatch, t.unmark())), "@selected", where, 1)
+		sql := x.Replace(fmt.Sprintf(republishSQL, behind, escape(where), changeBatch))
 		var n, woken int
 		if err := conn.QueryRow(ctx, sql, append([]any{last}, args...)...).Scan(&n, &last, &woken); err != nil {
 			return change, t.explain(err)

@@ -13,6 +13,7 @@ import (
 // a plan from claiming more than was picked, and each data-modifying CTE joins its fence.
 type statements struct {
 	keys    string // the ordering keys of ids
+	line    string // the next ids of a line; empty where no route keeps order
 	claim   string
 	answers string
 	stamp   string
@@ -32,8 +33,13 @@ type looks struct {
 
 func newStatements(t *Table) statements {
 	x := expander(t)
+	line := ""
+	if t.Ordered() {
+		line = x.Replace(lineSQL(t))
+	}
 	return statements{
 		keys:    x.Replace(keysSQL),
+		line:    line,
 		claim:   x.Replace(claimSQL(t)),
 		answers: x.Replace(answersSQL),
 		stamp:   x.Replace(stampSQL),
@@ -48,6 +54,8 @@ func expander(t *Table) *strings.Replacer {
 	n := t.names
 	rel := quote(t.Schema) + "." + quote(t.Relation)
 	return strings.NewReplacer(
+		"@@", "@", // of names that are in the text already: escape
+		"@unmarked", t.unmark(),
 		"@outbox", rel,
 		"@name", stringLiteral(t.Name),
 		"@keys", t.IDColumn.Type+"[]",
@@ -66,11 +74,15 @@ func expander(t *Table) *strings.Replacer {
 		"@o.kind", t.column0("o", n.eventType, "NULL::text"),
 		"@o.event_id", t.column0("o", n.eventID, "NULL::text"),
 		"@o.routed", t.routed("o"),
+		"@o.line", t.line("o"),
 		"@p.line", t.line("p"),
 		"@published", quote(n.publishedAt),
 		"@dead", quote(t.deadMark()),
 	)
 }
+
+// escape keeps the expander's hands off what stands in a text already.
+func escape(sql string) string { return strings.ReplaceAll(sql, "@", "@@") }
 
 // pending is the mark's say alone: the mark wins over whatever failures holds.
 func (t *Table) pending(alias string) string {
@@ -167,7 +179,7 @@ func (t *Table) list(format string) string {
 			items[i] = fmt.Sprintf(format, i)
 			continue
 		}
-		items[i] = fmt.Sprintf(format, quote(c))
+		items[i] = fmt.Sprintf(format, escape(quote(c)))
 	}
 	return strings.Join(items, ", ")
 }

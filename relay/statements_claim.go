@@ -14,6 +14,20 @@ SELECT o.id, o.okey, o.line FROM (
 	 WHERE @o.id = ANY ($1::text[]::@keys)) o
  WHERE o.okey IS NOT NULL AND o.line IS NOT NULL`
 
+// lineSQL: $1 an ordering key, $2 its destination, $3 the line's last settled id where that is remembered. The first pending
+// ids of the line.
+func lineSQL(t *Table) string {
+	low := "$3::bigint IS NULL"
+	if t.lows() {
+		low = "@o.id > coalesce($3::bigint, '-9223372036854775808')"
+	}
+	key, _ := t.column(t.names.orderingKey)
+	return fmt.Sprintf(`
+SELECT @o.id::text FROM @outbox o
+ WHERE @o.key = $1::text::%s AND @o.pending AND @o.undeferred AND @o.line = $2::int AND %s
+ ORDER BY %s LIMIT %d`, escape(key.Type), low, t.list("o.%s"), lineKept)
+}
+
 // claimSQL is the one claim. $1 ids, none of them in flight (that decision, before the
 // snapshot, is what gives exclusivity; SKIP LOCKED only passes over rows that somebody is changing right now),
 // $2 instance, $3 rows that each destination would take, $4 bytes, $5 alone,
@@ -88,18 +102,18 @@ func gapSQL(t *Table) string {
 	if t.lows() {
 		lo, lowColumn = "min(c.id)", "min(l.low)"
 	}
-	probe := func(deferral string) string {
+	probe := func(deferral, low string) string {
 		return fmt.Sprintf(`
 		SELECT %s FROM @outbox p
 		 WHERE @p.key = h.nkey AND @p.pending AND %s AND %s AND @p.line = h.line
 		   AND (%s) < (%s) AND @p.id NOT IN (SELECT id FROM cand) ORDER BY %s LIMIT 1`,
 			aliased(t, "p"), deferral, low, t.list("p.%s"), t.list("h.k%d"), t.list("p.%s"))
 	}
-	probes := "(" + probe("true") + ")"
+	probes := "(" + probe("true", low) + ")"
 	if a := t.names.availableAt; a != "" {
-		col := "p." + quote(a)
-		probes = "(" + probe(col+" IS NULL") + ") UNION ALL (" +
-			strings.Replace(probe(col+" <= now()"), low, "true", 1) + ")"
+		col := "p." + escape(quote(a))
+		// A row that has become due may be older than the last settled one.
+		probes = "(" + probe(col+" IS NULL", low) + ") UNION ALL (" + probe(col+" <= now()", "true") + ")"
 	}
 	return fmt.Sprintf(`heads AS MATERIALIZED (
 	SELECT DISTINCT ON (c.okey, c.line) c.okey, c.line, c.nkey, %[1]s FROM cand c
@@ -130,7 +144,7 @@ func orderColumns(t *Table) string {
 func aliased(t *Table, alias string) string {
 	var items []string
 	for i, c := range t.order() {
-		items = append(items, fmt.Sprintf("%s.%s AS k%d", alias, quote(c), i))
+		items = append(items, fmt.Sprintf("%s.%s AS k%d", alias, escape(quote(c)), i))
 	}
 	return strings.Join(items, ", ")
 }
@@ -138,9 +152,9 @@ func aliased(t *Table, alias string) string {
 // contentColumns keeps payload, headers and template columns as they are (a TOAST pointer costs
 // nothing in the CTE); contentText turns those that were picked into text.
 func contentColumns(t *Table) string {
-	items := []string{t.column0("o", t.names.payload, "NULL::text") + " AS payload", t.column0("o", t.names.headers, "NULL::text") + " AS headers"}
+	items := []string{escape(t.column0("o", t.names.payload, "NULL::text")) + " AS payload", escape(t.column0("o", t.names.headers, "NULL::text")) + " AS headers"}
 	for i, f := range t.builder.fields() {
-		items = append(items, fmt.Sprintf("o.%s AS v%d", quote(f), i))
+		items = append(items, fmt.Sprintf("o.%s AS v%d", escape(quote(f)), i))
 	}
 	return strings.Join(items, ", ")
 }
@@ -165,7 +179,7 @@ func sizeExpr(t *Table) string {
 	}
 	expr := fmt.Sprint(rowOverhead)
 	for _, c := range columns {
-		col := "o." + quote(c)
+		col := "o." + escape(quote(c))
 		expr += fmt.Sprintf(" + coalesce(CASE WHEN pg_column_size(%[1]s) < 1000 THEN 2 * pg_column_size(%[1]s) ELSE octet_length(%[1]s::text) END, 0)", col)
 	}
 	return "(" + expr + ")::bigint"
