@@ -1,0 +1,189 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"pgrelay/internal/pgtest"
+	"pgrelay/internal/sqstest"
+)
+
+// load is a producer that goes on writing rows, one transaction each, over whatever happens to the server.
+type load struct {
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// produce writes about two hundred rows a second until stop.
+func (w *world) produce() *load {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &load{cancel: cancel}
+	l.done.Go(func() {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		var conn *pgx.Conn
+		for ctx.Err() == nil {
+			<-tick.C
+			if conn == nil || conn.IsClosed() {
+				conn, _ = pgx.Connect(ctx, w.db.URL)
+				continue
+			}
+			// What failed is not in the table, and the table is what arrivals are compared with.
+			_, _ = conn.Exec(ctx, `INSERT INTO pgrelay.outbox_events (event_type, payload) VALUES ('q', '0')`)
+		}
+		if conn != nil {
+			_ = conn.Close(context.Background())
+		}
+	})
+	w.t.Cleanup(l.stop)
+	return l
+}
+
+func (l *load) stop() {
+	l.cancel()
+	l.done.Wait()
+}
+
+// flows waits until more rows have arrived than by now.
+func (w *world) flows() {
+	w.t.Helper()
+	w.arrive(standardQueue, w.sqs.Count(standardQueue)+20)
+}
+
+// standBy starts a second instance.
+func (w *world) standBy(env ...string) *process {
+	w.t.Helper()
+	p := w.launch(env, "run")
+	p.says("another instance leads; standing by")
+	return p
+}
+
+// takesOver waits until an instance leads and requires that it took no longer than that.
+func (p *process) takesOver(within time.Duration) {
+	p.w.t.Helper()
+	pgtest.Eventually(p.w.t, within, func() bool { return len(p.logged("leading")) > 0 }, "%s takes over", p.name)
+}
+
+// unstamped is how long a message that has arrived may wait for its stamp to be committed and flushed: the server flushes
+// asynchronous commits after 600 ms at most, the rest is for a busy machine.
+const unstamped = 3 * time.Second
+
+// busy is what a machine that runs other tests may add to a takeover.
+const busy = 2 * time.Second
+
+func TestStandbySaysSoAndTakesOver(t *testing.T) {
+	t.Parallel()
+	for _, end := range []struct {
+		name   string
+		signal syscall.Signal
+		within time.Duration
+	}{
+		{"at once after SIGTERM", syscall.SIGTERM, time.Second},
+		{"within two seconds after kill -9", syscall.SIGKILL, 2 * time.Second},
+	} {
+		t.Run(end.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, sections{"poller": slowPoller})
+			first := w.start()
+			second := w.standBy()
+			for p, want := range map[*process]string{first: "leading", second: "standing by"} {
+				status, text := p.get("/readyz")
+				require.Equal(t, http.StatusOK, status)
+				require.Equal(t, want, strings.TrimSpace(text))
+			}
+			l := w.produce()
+			w.flows()
+			ended := time.Now()
+			first.signal(end.signal)
+			first.wait()
+			second.takesOver(end.within + busy)
+			w.flows()
+			l.stop()
+			w.settled(0)
+			second.stop()
+			repeats := w.firsts(standardQueue)
+			if end.signal == syscall.SIGTERM {
+				require.Empty(t, repeats)
+			}
+			for id, first := range repeats {
+				require.WithinRange(t, first, ended.Add(-unstamped), ended.Add(time.Second), "row %s was not in flight", id)
+			}
+		})
+	}
+}
+
+func TestFrozenLeaderIsReplacedAndSendsNothingMoreWhenItThaws(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	// Each instance has an SQS of its own, so that it is seen who sends.
+	w.configure(sections{
+		"poller": slowPoller,
+		"destinations": "{fifo: " + w.queue(fifoQueue) +
+			", queue: {type: sqs, queue: " + standardQueue + ", endpoint: '${SQS}', concurrency: 1, timeout: 30s}}",
+	})
+	own := sqstest.Start(t)
+	own.CreateQueue(standardQueue, nil)
+	first := w.start("SQS=" + own.URL)
+	second := w.standBy("SQS=" + w.sqs.URL)
+	calls := holdCalls(t, own.Server)
+	w.insert("q", 50)
+	calls.await(w)
+	w.eventually("true", `SELECT (coalesce(sum(cardinality(ids)), 0) > $1)::text FROM pgrelay.claims`, calls.rows.Load()) // more wait for it
+
+	first.signal(syscall.SIGSTOP)
+	second.takesOver(10*time.Second + busy)
+	w.arrive(standardQueue, 50)
+	first.signal(syscall.SIGCONT)
+	calls.release()
+	first.says("lost the lead; standing by")
+	pgtest.Eventually(t, patience, func() error {
+		if _, text := first.get("/readyz"); strings.TrimSpace(text) != "standing by" {
+			return fmt.Errorf("%s", text)
+		}
+		return nil
+	}, "the thawed instance stands by")
+	w.insert("q", 50)
+	w.settled(0)
+	require.Zero(t, first.terminate())
+	second.stop()
+	require.EqualValues(t, 1, calls.calls.Load(), "the thawed instance sent something")
+	require.Empty(t, w.repeats(standardQueue))
+}
+
+func TestSessionThatIsEndedComesBackAndNothingIsLostOrRepeated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, sections{"poller": "{interval: 200ms, sweep_interval: 1s}"})
+	p := w.start()
+	p.says("replication stream started")
+	l := w.produce()
+	// The sampler comes every 15 s: the next one is not waited for.
+	for _, session := range []string{"sampler", "leader", "stamp", "poller", "stream", "leader", "stamp"} {
+		w.flows()
+		application := "pgrelay " + session
+		const pids = `SELECT coalesce(string_agg(pid::text, ' ' ORDER BY pid), '') FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1`
+		before := w.string(pids, application)
+		require.NotEmpty(t, before, session)
+		w.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1`, application)
+		pgtest.Eventually(t, patience, func() bool {
+			now := w.string(pids, application)
+			return now != before && (now != "" || session == "sampler")
+		}, "a new %s", session)
+		if session == "leader" {
+			pgtest.Eventually(t, patience, func() bool { _, text := p.get("/readyz"); return strings.TrimSpace(text) == "leading" }, "it leads again")
+		}
+	}
+	w.flows()
+	l.stop()
+	w.settled(0)
+	p.stop()
+	require.Empty(t, w.repeats(standardQueue))
+}
