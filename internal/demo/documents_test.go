@@ -53,7 +53,7 @@ func TestConfigurationsInTheDocumentsLoad(t *testing.T) {
 		}
 		return "postgres://relay@localhost/shop", true
 	}
-	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
+	block := regexp.MustCompile("(?ms)^```yaml\n(database:\n.*?)^```$")
 	found := 0
 	for path, text := range documents(t) {
 		for _, yaml := range block.FindAllStringSubmatch(text, -1) {
