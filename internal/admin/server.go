@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -28,6 +29,7 @@ type Server struct {
 	listener net.Listener
 	handler  http.Handler
 	watched  atomic.Value // Watched
+	state    atomic.Value // func() any
 }
 
 // Listen takes the address, so that a taken port is an error before anything starts. An empty address is no server.
@@ -37,6 +39,7 @@ func Listen(addr string, registry *prometheus.Registry) (*Server, error) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.HandleFunc("GET /state", s.showState)
 	s.handler = mux
 	if addr == "" {
 		return s, nil
@@ -57,8 +60,11 @@ func (s *Server) Addr() string {
 	return s.listener.Addr().String()
 }
 
-// Watch names what health is told from; until then the instance is starting.
-func (s *Server) Watch(w Watched) { s.watched.Store(w) }
+// Watch names what health is told from, and what /state shows as JSON; until then the instance is starting.
+func (s *Server) Watch(w Watched, state func() any) {
+	s.state.Store(state)
+	s.watched.Store(w)
+}
 
 // Serve answers until ctx ends.
 func (s *Server) Serve(ctx context.Context) error {
@@ -104,6 +110,16 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	default:
 		answer(w, http.StatusServiceUnavailable, "PostgreSQL is out of reach")
 	}
+}
+
+func (s *Server) showState(w http.ResponseWriter, _ *http.Request) {
+	state, ok := s.state.Load().(func() any)
+	if !ok {
+		answer(w, http.StatusServiceUnavailable, "starting")
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(state()) // the client may be gone
 }
 
 func answer(w http.ResponseWriter, status int, text string) {

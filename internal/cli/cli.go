@@ -102,7 +102,7 @@ func newRoot(a *app) *cobra.Command {
 		return &usageError{fmt.Errorf("%w; `%s --help` shows how", err, cmd.CommandPath())}
 	})
 	root.PersistentFlags().StringVarP(&a.configFile, "config", "c", "pgrelay.yaml", "configuration file")
-	root.AddCommand(newRun(a), newMigrate(a), newCheck(a), newStatus(a), newRender(a), newRepublish(a), newDead(a), newSlot(a), newVersion(a))
+	root.AddCommand(newRun(a), newMigrate(a), newCheck(a), newStatus(a), newRender(a), newExplain(a), newRepublish(a), newDead(a), newSlot(a), newVersion(a))
 	return root
 }
 

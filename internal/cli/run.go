@@ -87,7 +87,7 @@ func (a *app) relay(ctx context.Context, cfg *config.Config, conn *pgx.ConnConfi
 		Retention: time.Duration(cfg.Retention.Published), Tables: tables, Registerer: registry, Log: log,
 	}, r)
 	r.SetLooker(p)
-	server.Watch(r)
+	server.Watch(r, func() any { return r.State() })
 	sources := []func(context.Context) error{p.Run}
 	if cfg.Replication.Enabled {
 		s, err := newStream(cfg, conn, tables, r, registry, log)

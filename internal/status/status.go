@@ -40,9 +40,6 @@ type Leader struct {
 	Alive       bool    `json:"alive"`
 }
 
-// aliveWithin is how old a sign of life may be: leaders show themselves each second.
-const aliveWithin = 5
-
 // Read asks the server. slot is empty where replication is off. With an error it returns what it could read: an outbox
 // that is locked or dropped hides no other.
 func Read(ctx context.Context, conn *pgx.Conn, slot string, tables []*relay.Table) (Status, error) {
@@ -62,7 +59,7 @@ func Read(ctx context.Context, conn *pgx.Conn, slot string, tables []*relay.Tabl
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return s, fmt.Errorf("reading the leader: %w", err)
 	}
-	s.Leader.Alive = err == nil && s.Leader.SeenSeconds < aliveWithin
+	s.Leader.Alive = err == nil && s.Leader.SeenSeconds < relay.AliveWithin.Seconds()
 	var errs []error
 	for _, t := range tables {
 		c, err := t.Count(ctx, conn)

@@ -1,0 +1,153 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// AliveWithin is how old a leader's last sign of life may be: it shows itself each second.
+const AliveWithin = 5 * time.Second
+
+// Surroundings is what explains a row beside the database.
+type Surroundings struct {
+	MaxAttempts int
+	Interval    time.Duration // of the poller
+	// Running is the relay that answered when it was asked, nil if none did.
+	Running *State
+}
+
+// rowFacts is what the database says about one row, in one snapshot.
+type rowFacts struct {
+	Now   time.Time
+	ID    string
+	There bool
+	// Filtered says that row security may hide rows from this role.
+	Filtered bool
+
+	Pending, Due bool
+	Published    bool
+	PublishedAt  *time.Time
+	DeadAt       *time.Time // the mark's, where the table has it
+	AvailableAt  *time.Time // nil where nothing is deferred, or for ever
+	Route        int
+	Ordered      bool
+	OrderingKey  *string
+	Kind         string
+
+	Failed       bool
+	Attempts     int
+	Unknowns     int
+	Crashes      int
+	NextAttempt  *time.Time
+	FailedDeadAt *time.Time
+	Uncertain    bool
+	Reason       string
+	Detail       string
+
+	ClaimedBy *string // the instance
+	ClaimedAt *time.Time
+	Leader    *string
+	LeaderAt  *time.Time // its last sign of life
+
+	HolderPID   *int // who has the row locked; a prepared transaction has no process
+	HolderName  *string
+	HolderState *string
+	HolderSince *time.Time
+	Prepared    *string
+
+	Earlier *string // the first unsettled row in front of it in its line
+}
+
+// Explain says why a row is where it is. It reads, in one snapshot, and locks nothing. A value that is no key of the table is
+// a *NotFoundError; a row that isn't there is StateNoRow.
+func (t *Table) Explain(ctx context.Context, conn *pgx.Conn, id string, around Surroundings) (Explanation, error) {
+	var e Explanation
+	err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		f, err := t.readFacts(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		e = t.judge(f, around)
+		if e.State != StateBehind {
+			return nil
+		}
+		first, err := t.readFacts(ctx, tx, *f.Earlier)
+		if err != nil {
+			return err
+		}
+		e.heldBy(t.judge(first, around))
+		return nil
+	})
+	return e, t.explain(err)
+}
+
+func (t *Table) readFacts(ctx context.Context, tx pgx.Tx, id string) (rowFacts, error) {
+	rows, err := tx.Query(ctx, expander(t).Replace(factsSQL(t)), id, t.OID)
+	if err != nil {
+		return rowFacts{}, err
+	}
+	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[rowFacts])
+}
+
+// factsSQL reads one row and what stands around it. $1 its key, $2 the table. Who has the row locked is known without locking it:
+// its xmax is then a transaction that is under way and has a lock on the table of a kind that goes with it. Of several that
+// share one lock it tells nothing. Where foreign keys refer to the table ROW SHARE alone may be their check, which holds
+// nobody up.
+func factsSQL(t *Table) string {
+	return `
+SELECT clock_timestamp() AS now, i.k::text AS id, @o.id IS NOT NULL AS there, row_security_active($2::oid) AS filtered,
+       coalesce(@o.pending, false) AS pending, @o.due AS due, o.@published IS NOT NULL AS published, ` + finite("o.@published") + ` AS published_at,
+       ` + finite(t.column0("o", t.names.deadAt, "NULL")) + ` AS dead_at, ` + finite("@o.available") + ` AS available_at,
+       coalesce(rt.route, -1) AS route, dt.line IS NOT NULL AS ordered, @o.key::text AS ordering_key,
+       coalesce(@o.kind::text, '') AS kind,
+       f.row_id IS NOT NULL AS failed, coalesce(f.attempts, 0) AS attempts, coalesce(f.unknowns, 0) AS unknowns, coalesce(f.crashes, 0) AS crashes,
+       f.next_attempt_at AS next_attempt, f.dead_at AS failed_dead_at, coalesce(f.uncertain, false) AS uncertain,
+       coalesce(f.reason, '') AS reason, coalesce(f.detail, '') AS detail,
+       c.instance::text AS claimed_by, c.claimed_at, l.instance::text AS leader, l.seen_at AS leader_at,
+       h.pid AS holder_pid, h.application_name AS holder_name, h.state AS holder_state, h.xact_start AS holder_since, h.gid AS prepared,
+       ` + earlierSQL(t) + ` AS earlier
+  FROM (SELECT $1::text::@keytype AS k) i
+  LEFT JOIN (@outbox o @o.routed) ON @o.id = i.k
+  LEFT JOIN pgrelay.failures f ON f.outbox = @name AND f.row_id = i.k::text
+  LEFT JOIN pgrelay.leader l ON true
+  LEFT JOIN LATERAL (
+       SELECT c.instance, c.claimed_at FROM pgrelay.claims c
+        WHERE c.outbox = @name AND i.k::text = ANY (c.ids) ORDER BY c.id DESC LIMIT 1) c ON true
+  LEFT JOIN LATERAL (
+       SELECT x.pid, a.application_name, a.state, a.xact_start, p.gid
+         FROM pg_catalog.pg_locks x
+         LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = x.pid
+         LEFT JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = x.transactionid
+        WHERE x.locktype = 'transactionid' AND x.granted AND x.mode = 'ExclusiveLock' AND x.transactionid = o.xmax
+          AND EXISTS (SELECT FROM pg_catalog.pg_locks r
+               WHERE r.virtualtransaction = x.virtualtransaction AND r.locktype = 'relation' AND r.relation = o.tableoid
+                 AND (r.mode = 'RowExclusiveLock' OR r.mode = 'RowShareLock'
+                      AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE contype = 'f' AND confrelid = $2)))
+        LIMIT 1) h ON true`
+}
+
+// finite is a time that pgx can read: infinity is NULL.
+func finite(expr string) string {
+	return fmt.Sprintf("CASE WHEN isfinite((%[1]s)::timestamptz) THEN (%[1]s)::timestamptz END", expr)
+}
+
+// earlierSQL finds the first row that holds up o: pending, due and earlier in its line, as the claim's gap has it, and in two probes
+// for the same reason: each has an index.
+func earlierSQL(t *Table) string {
+	if !t.Ordered() {
+		return "NULL::text"
+	}
+	probe := func(deferral string) string {
+		return fmt.Sprintf(`(SELECT @p.id::text AS id, %s FROM @outbox p
+			WHERE @p.key = @o.key AND @p.pending AND %s AND @p.line = dt.line AND (%s) < (%s) ORDER BY %s LIMIT 1)`,
+			aliased(t, "p"), deferral, t.list("p.%s"), t.list("o.%s"), t.list("p.%s"))
+	}
+	probes := probe("true")
+	if a := t.names.availableAt; a != "" {
+		probes = probe("p."+quote(a)+" IS NULL") + " UNION ALL " + probe("p."+quote(a)+" <= now()")
+	}
+	return fmt.Sprintf("(SELECT e.id FROM (%s) e ORDER BY %s LIMIT 1)", probes, t.list("e.k%d"))
+}

@@ -1,0 +1,359 @@
+package relay
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+)
+
+// RowState says in a word where a row is.
+type RowState string
+
+// The states of a row. All from StateInFlight on are pending by their mark.
+const (
+	StateNoRow     RowState = "no_row"
+	StatePublished RowState = "published"
+	StateDead      RowState = "dead"
+	StateUncertain RowState = "uncertain"
+	StateDiscarded RowState = "discarded" // its mark says dead, and no dead letter does
+	StateInFlight  RowState = "in_flight"
+	StateAbandoned RowState = "abandoned" // in flight in an instance that doesn't lead any more
+	StateNoRoute   RowState = "no_route"
+	StateDeferred  RowState = "deferred"
+	StateRetrying  RowState = "retrying"
+	StateBehind    RowState = "behind" // an earlier row of its ordering key goes first
+	StateLocked    RowState = "locked" // by somebody's transaction
+	StateNoLeader  RowState = "no_leader"
+	StatePaused    RowState = "paused"  // its destination is
+	StateRefused   RowState = "refused" // its table refuses the relay's statements
+	StateSuspect   RowState = "suspect" // it came back from dead processes, and waits for a turn of its own
+	StateFree      RowState = "free"
+)
+
+// Explanation says why a row is where it is, and what to do.
+type Explanation struct {
+	Table string   `json:"table"`
+	ID    string   `json:"id"`
+	State RowState `json:"state"`
+	// Text is one or two sentences for a person; Notes are what he should know beside it.
+	Text  string   `json:"text"`
+	Notes []string `json:"notes,omitempty"`
+
+	Kind        string `json:"kind,omitempty"`
+	Destination string `json:"destination,omitempty"`
+	OrderingKey string `json:"ordering_key,omitempty"`
+	// Since is when that began, Until when it ends by itself, where that is known.
+	Since    *time.Time `json:"since,omitempty"`
+	Until    *time.Time `json:"until,omitempty"`
+	Attempts int        `json:"attempts"`
+	Unknowns int        `json:"unknowns"`
+	Crashes  int        `json:"crashes"`
+	Reason   string     `json:"reason,omitempty"`
+	Detail   string     `json:"detail,omitempty"`
+	// HeldBy is the row that goes first.
+	HeldBy *Explanation `json:"held_by,omitempty"`
+}
+
+// heldBy names the row that goes first.
+func (e *Explanation) heldBy(first Explanation) {
+	e.HeldBy = &first
+	e.Text = fmt.Sprintf("Row %s comes before it in its ordering key and goes first; that row is %s.",
+		first.ID, strings.ReplaceAll(string(first.State), "_", " "))
+}
+
+// explaining is an explanation in the making.
+type explaining struct {
+	rowFacts
+	Surroundings
+	table *Table
+	out   Explanation
+}
+
+// judge explains a row by what is known of it.
+func (t *Table) judge(f rowFacts, around Surroundings) Explanation {
+	x := &explaining{rowFacts: f, Surroundings: around, table: t, out: Explanation{
+		Table: t.Name, ID: f.ID, Kind: f.Kind, Attempts: f.Attempts, Unknowns: f.Unknowns, Crashes: f.Crashes, Reason: f.Reason, Detail: f.Detail,
+	}}
+	if f.There && f.Route >= 0 {
+		x.out.Destination = t.cfg.Routes[f.Route].To
+	}
+	if f.OrderingKey != nil {
+		x.out.OrderingKey = *f.OrderingKey
+	}
+	switch {
+	case !f.There:
+		x.missing()
+	case !f.Pending:
+		x.settled()
+	case f.ClaimedBy != nil:
+		x.claimed()
+	default:
+		x.waiting()
+	}
+	if f.Pending {
+		x.remarks()
+	}
+	return x.out
+}
+
+func (x *explaining) say(state RowState, format string, args ...any) {
+	x.out.State, x.out.Text = state, fmt.Sprintf(format, args...)
+}
+
+func (x *explaining) note(format string, args ...any) {
+	x.out.Notes = append(x.out.Notes, fmt.Sprintf(format, args...))
+}
+
+func (x *explaining) missing() {
+	x.say(StateNoRow, "There is no row with this key: it was never inserted, its transaction was rolled back or has not committed yet, or it was deleted.")
+	if x.table.Own() {
+		x.note("published rows of this table are deleted after retention.published")
+	}
+	if x.FailedDeadAt != nil {
+		x.note("a dead letter remembers it, %s; forget it with: %s", x.why(), x.command("dead discard"))
+	}
+	if x.Filtered {
+		x.note("row security is in force for this role and may hide it; `pgrelay check` says how to mend that")
+	}
+}
+
+func (x *explaining) settled() {
+	died := x.FailedDeadAt != nil
+	x.out.Since = x.FailedDeadAt
+	switch {
+	case x.Published && (x.table.names.deadAt != "" || !died): // without dead_at it is the mark of a dead row as well
+		x.out.Since = x.PublishedAt
+		x.say(StatePublished, "It was published%s. To send it again, run: %s", x.at(x.PublishedAt), x.command("republish"))
+		if died {
+			x.note("a dead letter is left over from before, %s; forget it with: %s", x.why(), x.command("dead discard"))
+		}
+	case died && x.Uncertain:
+		x.say(StateUncertain, "Whether it arrived is unknown, %s. It is not sent again by itself; if it did not arrive, run: %s", x.why(), x.command("republish"))
+	case died:
+		x.say(StateDead, "It is dead, %s. Mend the cause and run: %s", x.why(), x.command("dead retry"))
+	default:
+		x.out.Since = x.DeadAt
+		x.say(StateDiscarded, "Its %s is set%s and no dead letter stands for it: it was discarded, or somebody set it by hand. To send it after all, run: %s",
+			x.table.names.deadAt, x.at(x.DeadAt), x.command("republish"))
+	}
+}
+
+func (x *explaining) claimed() {
+	x.out.Since = x.ClaimedAt
+	if *x.ClaimedBy != x.leads() {
+		x.say(StateAbandoned, "Instance %s claimed it%s and does not lead any more; %s", *x.ClaimedBy, x.at(x.ClaimedAt), x.takesUp())
+		return
+	}
+	x.say(StateInFlight, "Instance %s, which leads, claimed it%s and is sending it; it gets its outcome when %s answers. If it stays, look for its id in the leader's log.",
+		*x.ClaimedBy, x.at(x.ClaimedAt), named(x.out.Destination, "its destination"))
+	if x.holder() != "" {
+		x.note("its row is locked by %s, and its outcome can't be written before that ends", x.holder())
+	}
+	if x.problem() != "" {
+		x.note("its table refuses what the relay does to it, which is tried again within %s: %s", quietMost, x.problem())
+	}
+}
+
+func (x *explaining) takesUp() string {
+	if x.leads() == "" {
+		return "nobody does. Start `pgrelay run`, which takes it up at once."
+	}
+	return "instance " + x.leads() + " does, and takes it up before it claims anything of this outbox."
+}
+
+// waiting explains a pending row that nobody has claimed. What the row itself waits for comes before what all wait for.
+func (x *explaining) waiting() {
+	destination, paused := x.destination()
+	switch {
+	case x.Route < 0:
+		x.say(StateNoRoute, "No route of outbox %s matches its kind %q, so the next claim makes it dead. Add a route, and if it is dead by then, run: %s",
+			x.table.Name, x.Kind, x.command("dead retry"))
+	case !x.Due && x.AvailableAt == nil:
+		x.say(StateDeferred, "Its producer deferred it for ever: its %s is infinity. Set that to a time, or to NULL.", x.table.names.availableAt)
+	case !x.Due:
+		x.out.Until = x.AvailableAt
+		x.say(StateDeferred, "Its producer deferred it: it goes%s.", x.at(x.AvailableAt))
+	case x.Failed && x.FailedDeadAt == nil && x.NextAttempt.After(x.Now):
+		x.out.Until = x.NextAttempt
+		x.say(StateRetrying, "It is tried again%s: %s", x.at(x.NextAttempt), x.tries())
+	case x.Earlier != nil:
+		x.out.State = StateBehind // heldBy finds the words
+	case x.holder() != "":
+		x.out.Since = x.HolderSince
+		x.say(StateLocked, "Its row is locked by %s; it goes when that ends. %s", x.holder(), x.release())
+	case x.leads() == "":
+		x.out.Since = x.LeaderAt
+		x.say(StateNoLeader, "Nothing holds it, but no instance leads%s. Start `pgrelay run`.", x.lastLeader())
+	case paused:
+		x.say(StatePaused, "%s", destination)
+	case x.problem() != "":
+		x.say(StateRefused, "Its table refuses what the relay does to it, and is tried again within %s: %s", quietMost, x.problem())
+	case x.FailedDeadAt == nil && x.Crashes >= 2:
+		x.say(StateSuspect, "It was in flight in %d processes that died, so it goes alone, when nothing else is in flight, in turns with the others.", x.Crashes)
+	default:
+		x.say(StateFree, "Nothing holds it and instance %s leads: it goes within %s. If it stays, %s", x.leads(), x.Interval, destination)
+	}
+}
+
+// destination says what is known of the row's destination, and whether it is paused.
+func (x *explaining) destination() (string, bool) {
+	if x.Running == nil || x.Running.Instance != x.leads() {
+		return fmt.Sprintf("look at the leader's log and its /metrics, whether pgrelay_destination_paused{destination=%q} is 1.", x.out.Destination), false
+	}
+	for _, d := range x.Running.Destinations {
+		switch {
+		case d.Name != x.out.Destination:
+		case d.Paused:
+			return fmt.Sprintf("Destination %s is paused for %s: %s. It is tried again in %s, and the row goes when something gets through.",
+				d.Name, seconds(d.PausedSeconds), sentence(d.Reason, d.Detail), seconds(d.ProbeSeconds)), true
+		default:
+			return fmt.Sprintf("look for its id in the leader's log; destination %s takes messages and has %d rows waiting and %d on their way.",
+				d.Name, d.Waiting, d.InFlight), false
+		}
+	}
+	return "the leader does not know destination " + x.out.Destination + ": it runs with another configuration.", false
+}
+
+func (x *explaining) problem() string {
+	if x.Running == nil || x.Running.Instance != x.leads() {
+		return ""
+	}
+	for _, o := range x.Running.Outboxes {
+		if o.Table == x.table.Name {
+			return o.Problem
+		}
+	}
+	return ""
+}
+
+// remarks are what is to be known of any pending row.
+func (x *explaining) remarks() {
+	if x.FailedDeadAt != nil {
+		x.note("pgrelay.failures calls it dead%s; the mark says pending and wins, and the next claim resets that entry", x.at(x.FailedDeadAt))
+	}
+	if x.leads() == "" && x.out.State != StateNoLeader && x.out.State != StateAbandoned {
+		x.note("no instance leads%s; nothing goes before `pgrelay run` is started", x.lastLeader())
+	}
+}
+
+// leads is the instance that leads, empty if none shows itself.
+func (x *explaining) leads() string {
+	if x.Leader == nil || x.Now.Sub(*x.LeaderAt) >= AliveWithin {
+		return ""
+	}
+	return *x.Leader
+}
+
+func (x *explaining) lastLeader() string {
+	if x.Leader == nil {
+		return ""
+	}
+	return fmt.Sprintf(": %s did, and was last seen%s", *x.Leader, x.at(x.LeaderAt))
+}
+
+// why says of what a row died.
+func (x *explaining) why() string {
+	return fmt.Sprintf("since %s, after %s: %s", x.when(*x.FailedDeadAt), plural(x.Attempts, "attempt"),
+		sentence(x.Reason, x.Detail))
+}
+
+// tries says how often a row was tried, and what came of it.
+func (x *explaining) tries() string {
+	var said []string
+	if n := x.Attempts; n > 0 {
+		said = append(said, fmt.Sprintf("%d of %d attempts failed", n, x.MaxAttempts))
+	}
+	if n := x.Unknowns; n > 0 {
+		said = append(said, plural(n, "send")+" had an unknown outcome, which costs no attempt")
+	}
+	if x.Reason != "" {
+		said = append(said, "the last with "+sentence(x.Reason, x.Detail))
+	}
+	return strings.Join(said, "; ") + "."
+}
+
+// holder says whose transaction has the row locked, empty if nobody's has.
+func (x *explaining) holder() string {
+	switch {
+	case x.Prepared != nil:
+		return "the prepared transaction " + stringLiteral(*x.Prepared)
+	case x.HolderPID == nil:
+		return ""
+	}
+	text := fmt.Sprintf("the transaction of backend %d", *x.HolderPID)
+	if x.HolderName != nil && *x.HolderName != "" {
+		text += fmt.Sprintf(" (%s)", *x.HolderName)
+	}
+	if x.HolderState != nil {
+		text += ", " + *x.HolderState
+	}
+	if x.HolderSince != nil {
+		text += ", begun" + x.at(x.HolderSince)
+	}
+	return text
+}
+
+// release says how to end the holder's lock.
+func (x *explaining) release() string {
+	if x.Prepared != nil {
+		return "End it with COMMIT PREPARED or ROLLBACK PREPARED."
+	}
+	return fmt.Sprintf("If it is forgotten, end it with: SELECT pg_terminate_backend(%d)", *x.HolderPID)
+}
+
+// at is when something was, with the word before it; nothing if that isn't known.
+func (x *explaining) at(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return " at " + x.when(*t)
+}
+
+// when is a time in the reader's zone and how far it is away by the database's clock.
+func (x *explaining) when(t time.Time) string {
+	return fmt.Sprintf("%s (%s)", t.Local().Format(time.DateTime), humanize.RelTime(t, x.Now, "ago", "from now"))
+}
+
+// command is what to type to do something to the row.
+func (x *explaining) command(name string) string {
+	return fmt.Sprintf("pgrelay %s --table %s --id %s", name, shellWord(x.out.Table), shellWord(x.out.ID))
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_.:@/+-]+$`)
+
+// shellWord quotes a word for a shell where it needs it.
+func shellWord(s string) string {
+	if plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// sentence is a reason with its detail.
+func sentence(reason, detail string) string {
+	if detail == "" {
+		return reason
+	}
+	return reason + ": " + strings.TrimSuffix(detail, ".")
+}
+
+func named(name, otherwise string) string {
+	if name == "" {
+		return otherwise
+	}
+	return name
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(s * float64(time.Second)).Round(100 * time.Millisecond)
+}
