@@ -88,7 +88,7 @@ func TestCommittedRowsArriveOnceHoweverTheyWereWritten(t *testing.T) {
 
 func TestTransactionOfAHundredThousandRowsArrivesOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, sections{"poller": "{interval: 1m}"}) // what has no room in memory waits for nobody's interval
+	w := newWorld(t, sections{"poller": slowPoller}) // what has no room in memory waits for nobody's interval
 	p := w.stream()
 	const n = 100_000
 	w.insert("q", n)

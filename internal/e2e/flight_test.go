@@ -65,7 +65,7 @@ func TestRowTouchedInFlightIsSentAgain(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			w := newWorld(t, sections{"poller": "{interval: 1m}"})
+			w := newWorld(t, sections{"poller": slowPoller})
 			held := w.holdBack(`"old"`)
 			p := w.start()
 			w.exec(`INSERT INTO pgrelay.outbox_events (event_type, ordering_key, payload) VALUES ($1, 'k', '"old"')`, c.kind)

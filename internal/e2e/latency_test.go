@@ -11,7 +11,7 @@ import (
 func TestStreamDeliversLiveRowsAtOnceAndThePollerNone(t *testing.T) {
 	t.Parallel()
 	const n, perSecond = 600, 200
-	w := newWorld(t, sections{"poller": "{interval: 1m, sweep_interval: 1h}"})
+	w := newWorld(t, sections{"poller": slowPoller})
 	p := w.stream()
 	found := p.gauges("pgrelay_poller_ids_total")
 

@@ -45,7 +45,7 @@ func TestWithoutLogicalWALThePollerRelays(t *testing.T) {
 func TestDeferredRowLeavesWhenItIsDue(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]sections{
-		"by the stream": {"poller": "{interval: 1m, sweep_interval: 1h}"},
+		"by the stream": {"poller": slowPoller},
 		"by polling":    {"poller": "{interval: 200ms}", "replication": "{enabled: false}"},
 	} {
 		t.Run(name, func(t *testing.T) {

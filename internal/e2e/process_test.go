@@ -40,7 +40,8 @@ type process struct {
 func (w *world) launch(env []string, args ...string) *process {
 	w.t.Helper()
 	p := &process{w: w, name: "pgrelay " + strings.Join(args, " "), exited: make(chan struct{})}
-	p.cmd = exec.Command(os.Args[0], append(args, "--config", w.file)...)
+	// No context ends it: finish does, and the death of this process.
+	p.cmd = exec.CommandContext(context.Background(), os.Args[0], append(args, "--config", w.file)...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	p.cmd.Env = append([]string{
 		asProgram + "=1", "DATABASE_URL=" + w.db.URL, "HOME=" + filepath.Dir(w.file), "PATH=" + os.Getenv("PATH"),

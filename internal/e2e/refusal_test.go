@@ -44,7 +44,7 @@ func (r *refusals) end() {
 func TestRefusedEntryRetriesAloneDiesAndComesBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sections{
-		"poller": "{interval: 1m}",
+		"poller": slowPoller,
 		"relay":  "{retry: {max_attempts: 3, initial: 200ms, max: 10s, multiplier: 2, jitter: 0.2}}",
 	})
 	refused := &refusals{body: "7"}

@@ -28,7 +28,7 @@ func TestRepublishSendsWhatItSelectsAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, sections{"poller": "{interval: 1m}"}) // only a call wakes it
+			w := newWorld(t, sections{"poller": slowPoller}) // only a call wakes it
 			p := w.start()
 			ids := w.sixPublished(c.kind, c.queue)
 			sent := 6
