@@ -169,6 +169,9 @@ func outlasts(ctx context.Context, s *stage) error {
 	if err := bookMany(ctx, s.conn, &s.ledger, "patient", outage, 20); err != nil {
 		return err
 	}
+	if err := s.until(ctx, "SELECT bool_and(pg_current_wal_lsn() - confirmed_flush_lsn < 65536) FROM pg_replication_slots"); err != nil {
+		return fmt.Errorf("waiting for the slot to follow: %w", err)
+	}
 	if err := s.run("status"); err != nil {
 		return err
 	}
