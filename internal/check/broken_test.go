@@ -1,7 +1,6 @@
 package check
 
 import (
-	"net"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -26,7 +25,7 @@ func TestAHealthySetUpHasOnlyWarnings(t *testing.T) {
 }
 
 // broken are set-ups that a statement breaks and the advice mends.
-var broken = map[string]struct{ break_, name, text, fix string }{
+var broken = map[string]struct{ harm, name, text, fix string }{
 	"no REPLICATION": {`ALTER ROLE $role NOREPLICATION`,
 		"replication", "may not replicate", "run: ALTER ROLE $role REPLICATION"},
 	"missing column": {`ALTER TABLE bookings RENAME published_at TO done_at`,
@@ -67,7 +66,7 @@ func TestABrokenSetUpIsNamedOnceAndItsAdviceMendsIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := healthy(t, pgtest.Migrated(t))
-			p.exec(c.break_)
+			p.exec(c.harm)
 			line := p.wellBut(c.name, c.text, c.fix)
 			if name == "missing column" {
 				p.configure("{table: public.bookings,", "{table: public.bookings, columns: {published_at: done_at},")
@@ -114,7 +113,8 @@ func TestAPartitionWithoutAnIndexIsNamed(t *testing.T) {
 	t.Parallel()
 	p := healthy(t, pgtest.Migrated(t))
 	p.exec(`DROP TABLE bookings;
-		CREATE TABLE bookings (id bigint GENERATED ALWAYS AS IDENTITY, event_type text, payload jsonb, published_at timestamptz, PRIMARY KEY (id)) PARTITION BY RANGE (id);
+		CREATE TABLE bookings (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, event_type text, payload jsonb, published_at timestamptz)
+			PARTITION BY RANGE (id);
 		CREATE TABLE old PARTITION OF bookings FOR VALUES FROM (0) TO (100);
 		CREATE TABLE new PARTITION OF bookings FOR VALUES FROM (100) TO (200);
 		CREATE INDEX ON new (id) WHERE published_at IS NULL;
@@ -124,6 +124,20 @@ func TestAPartitionWithoutAnIndexIsNamed(t *testing.T) {
 	line := p.wellBut("outbox public.bookings", "no index on its partition public.old serves looks for pending rows", "run: CREATE INDEX ON public.bookings")
 	p.take(line.Fix)
 	p.well()
+}
+
+func TestTheIndexOfAnOrderFollowsIt(t *testing.T) {
+	t.Parallel()
+	p := healthy(t, pgtest.Migrated(t))
+	p.exec(`ALTER TABLE bookings ADD created_at timestamptz NOT NULL DEFAULT now()`)
+	p.configure("{table: public.bookings,", "{table: public.bookings, order_by: [created_at],")
+	line := p.wellBut("outbox public.bookings", "no index serves the first pending row of an ordering key",
+		`run: CREATE INDEX CONCURRENTLY ON public.bookings ("ordering_key", "created_at", "id") WHERE "published_at" IS NULL`)
+	p.exec(`ALTER SEQUENCE bookings_id_seq CACHE 20`) // gives no order here
+	p.take(line.Fix)
+	p.well()
+	p.exec(`DROP INDEX key_all`)
+	p.wellBut("outbox public.bookings", "no index serves deferred rows of an ordering key", `("ordering_key", "available_at", "id")`)
 }
 
 func TestASlotOfSomebodyElseIsNamed(t *testing.T) {
@@ -204,8 +218,7 @@ func TestNothingIsAskedOfReplicationThatIsOff(t *testing.T) {
 
 func TestAPoolerIsNamed(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := listen(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -230,8 +243,7 @@ func TestAPoolerIsNamed(t *testing.T) {
 
 func TestAServerThatDoesNotAnswerCostsSeconds(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	silent := listen(t)
 	p := healthy(t, pgtest.Migrated(t))
 	p.url.Host = silent.Addr().String()
 	p.wellBut("connection", "does not answer within 5s", "check host, port and firewall")

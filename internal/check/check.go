@@ -38,7 +38,9 @@ type Destination struct {
 func Run(ctx context.Context, in Input) Report {
 	destinations := make(chan []Line, 1)
 	go func() { destinations <- checkDestinations(ctx, in.Destinations) }()
-	lines := append(checkHTTP(ctx, in.Config.HTTP.Addr), checkDatabase(ctx, in)...)
+	lines := []Line{ok("config", "is valid: %d outboxes, %d destinations", len(in.Config.Outboxes), len(in.Config.Destinations))}
+	lines = append(lines, checkHTTP(ctx, in.Config.HTTP.Addr)...)
+	lines = append(lines, checkDatabase(ctx, in)...)
 	return Report{Lines: append(lines, <-destinations...)}
 }
 
@@ -58,7 +60,7 @@ func checkDatabase(ctx context.Context, in Input) []Line {
 	if err != nil {
 		return []Line{judgeConnect(err, in.Conn.User, in.Conn.Database), skipped("database", "nothing in it can be looked at without a connection")}
 	}
-	d := &doctor{in: in, conn: conn}
+	d := &doctor{in: in, conn: conn, server: serverFacts{Role: in.Conn.User}}
 	defer d.close()
 	d.step(ctx, "server", d.checkServer)
 	d.step(ctx, "schema pgrelay", d.checkSchema)
@@ -67,6 +69,10 @@ func checkDatabase(ctx context.Context, in Input) []Line {
 	}
 	if !in.Config.Replication.Enabled {
 		d.add(skipped("replication", "replication.enabled is false: the poller relays alone"))
+		return d.lines
+	}
+	if d.server.WALLevel == "" {
+		d.add(skipped("replication", "cannot be judged without the server's settings"))
 		return d.lines
 	}
 	d.add(judgeWALLevel(d.server))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -135,6 +136,14 @@ func (p *patient) examine() Report {
 		require.Equal(p.t, l.Level == Failure || l.Level == Warning, l.Fix != "", l)
 	}
 	return report
+}
+
+// listen takes a port that the caller closes.
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return l
 }
 
 // failing are the lines of a level.

@@ -2,7 +2,6 @@ package check
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -85,21 +84,22 @@ func TestSlotWithoutALimitIsAWarningUnlessItIsTemporary(t *testing.T) {
 
 func TestPublicationIsJudged(t *testing.T) {
 	t.Parallel()
+	type state = replication.PublicationState
 	alter := []string{"ALTER PUBLICATION p ADD TABLE t"}
 	for name, c := range map[string]struct {
 		facts publicationFacts
 		level Level
 		text  string
 	}{
-		"as it should be":       {publicationFacts{PublicationState: replication.PublicationState{Exists: true}}, OK, "carries"},
-		"to be made by us":      {publicationFacts{PublicationState: replication.PublicationState{Statements: alter}, MayCreate: true, OwnsTables: true}, OK, "makes it"},
-		"no CREATE":             {publicationFacts{PublicationState: replication.PublicationState{Statements: alter}, OwnsTables: true}, Failure, "may not make it"},
-		"tables of others":      {publicationFacts{PublicationState: replication.PublicationState{Statements: alter}, MayCreate: true}, Failure, "may not make it"},
-		"to be altered by us":   {publicationFacts{PublicationState: replication.PublicationState{Exists: true, Statements: alter}, OwnsTables: true}, OK, "runs: ALTER PUBLICATION p"},
-		"altering not ours to":  {publicationFacts{PublicationState: replication.PublicationState{Exists: true, Statements: alter}}, Failure, "doesn't own them"},
-		"of somebody else":      {publicationFacts{PublicationState: replication.PublicationState{Exists: true, Statements: alter, Refused: "is not ours to alter"}, OwnsTables: true}, Failure, "is not ours"},
-		"a table that can't be": {publicationFacts{PublicationState: replication.PublicationState{Exists: true, LeftOut: "table t is unlogged"}}, Warning, "table t is unlogged"},
-		"nothing that can be":   {publicationFacts{PublicationState: replication.PublicationState{LeftOut: "table t is unlogged"}}, Warning, "table t is unlogged"},
+		"as it should be":       {publicationFacts{PublicationState: state{Exists: true}}, OK, "carries"},
+		"to be made by us":      {publicationFacts{PublicationState: state{Statements: alter}, MayCreate: true, OwnsTables: true}, OK, "makes it"},
+		"no CREATE":             {publicationFacts{PublicationState: state{Statements: alter}, OwnsTables: true}, Failure, "may not make it"},
+		"tables of others":      {publicationFacts{PublicationState: state{Statements: alter}, MayCreate: true}, Failure, "may not make it"},
+		"to be altered by us":   {publicationFacts{PublicationState: state{Exists: true, Statements: alter}, OwnsTables: true}, OK, "runs: ALTER PUBLICATION p"},
+		"altering not ours to":  {publicationFacts{PublicationState: state{Exists: true, Statements: alter}}, Failure, "doesn't own them"},
+		"of somebody else":      {publicationFacts{PublicationState: state{Exists: true, Statements: alter, Refused: "is not ours to alter"}, OwnsTables: true}, Failure, "is not ours"},
+		"a table that can't be": {publicationFacts{PublicationState: state{Exists: true, LeftOut: "table t is unlogged"}}, Warning, "table t is unlogged"},
+		"nothing that can be":   {publicationFacts{PublicationState: state{LeftOut: "table t is unlogged"}}, Warning, "table t is unlogged"},
 	} {
 		requireLine(t, judgePublication(c.facts), c.level, c.text, name)
 	}
@@ -172,8 +172,7 @@ func TestAddressThatIsTakenIsNamedUnlessByARelay(t *testing.T) {
 	requireLine(t, checkHTTP(t.Context(), addr), OK, "a relay serves", "a relay")
 	requireLine(t, checkHTTP(t.Context(), "127.0.0.1:0"), OK, "is free", "nobody")
 	require.Empty(t, checkHTTP(t.Context(), ""))
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	silent := listen(t)
 	t.Cleanup(func() { require.NoError(t, silent.Close()) })
 	requireLine(t, checkHTTP(t.Context(), silent.Addr().String()), Failure, "cannot be had", "nobody answers")
 }

@@ -56,7 +56,7 @@ func (d *doctor) checkOutbox(ctx context.Context, cfg config.Outbox) error {
 
 // judgeOpen makes a line of each thing that is wrong with the table or its configuration. Any other error comes back.
 func judgeOpen(name string, err error, schema, role string) ([]Line, error) {
-	if joined, many := err.(interface{ Unwrap() []error }); many { //nolint:errorlint // the parts are asked one by one
+	if joined, many := err.(interface{ Unwrap() []error }); many {
 		var lines []Line
 		for _, part := range joined.Unwrap() {
 			more, err := judgeOpen(name, part, schema, role)

@@ -41,8 +41,8 @@ func ok(name, format string, args ...any) Line {
 	return Line{Name: name, Level: OK, Text: fmt.Sprintf(format, args...)}
 }
 
-func skipped(name, format string, args ...any) Line {
-	return Line{Name: name, Level: Skipped, Text: fmt.Sprintf(format, args...)}
+func skipped(name, text string) Line {
+	return Line{Name: name, Level: Skipped, Text: text}
 }
 
 func warning(name, fix, format string, args ...any) Line {

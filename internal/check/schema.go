@@ -87,7 +87,8 @@ func (f *schemaFacts) readGrants(ctx context.Context, conn *pgx.Conn) error {
 // judgeSchema names the first cause only: what follows from it is mended with it.
 func judgeSchema(f schemaFacts, role string) Line {
 	const name = "schema pgrelay"
-	grants := fmt.Sprintf("have its owner run: GRANT USAGE ON SCHEMA pgrelay TO %[1]s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA pgrelay TO %[1]s; "+
+	grants := fmt.Sprintf("have its owner run: GRANT USAGE ON SCHEMA pgrelay TO %[1]s; "+
+		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA pgrelay TO %[1]s; "+
 		"GRANT USAGE ON ALL SEQUENCES IN SCHEMA pgrelay TO %[1]s", quote(role))
 	switch {
 	case !f.Exists:

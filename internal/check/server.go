@@ -27,7 +27,7 @@ type serverFacts struct {
 
 const serverSQL = `SELECT current_setting('server_version'), current_setting('server_version_num')::int, current_user, current_database(), pg_backend_pid(),
 	current_setting('plan_cache_mode'), current_setting('wal_level'), (SELECT count(*) FROM pg_catalog.pg_replication_slots),
-	current_setting('max_replication_slots')::int, current_setting('max_slot_wal_keep_size'),
+	current_setting('max_replication_slots')::int, coalesce(current_setting('max_slot_wal_keep_size', true), ''),
 	has_database_privilege(current_database(), 'CREATE'),
 	ARRAY(SELECT name::text FROM pg_catalog.pg_settings WHERE name IN ('transaction_timeout', 'idle_session_timeout') AND setting <> '0' ORDER BY name),
 	clock_timestamp()`
@@ -97,11 +97,8 @@ func judgeClock(skew time.Duration) Line {
 }
 
 func judgeWALLevel(f serverFacts) Line {
-	switch f.WALLevel {
-	case "logical":
+	if f.WALLevel == "logical" {
 		return ok("wal_level", "logical")
-	case "":
-		return skipped("wal_level", "the server's settings are not known")
 	}
 	return failure("wal_level", "run: ALTER SYSTEM SET wal_level = 'logical' (rds.logical_replication = 1 on Amazon RDS), and restart the server",
 		"is %s, so there is no stream; the poller relays meanwhile", f.WALLevel)

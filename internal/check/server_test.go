@@ -77,7 +77,7 @@ func refusedConnections(t *testing.T, p *patient) {
 		change    func(*url.URL)
 		text, fix string
 	}{
-		"wrong password": {func(u *url.URL) { u.User = url.UserPassword(p.role, "wrong-s3cr3t") }, "password authentication failed", "correct the password in database.url"},
+		"wrong password": {func(u *url.URL) { u.User = url.UserPassword(p.role, "wrong-s3cr3t") }, "password authentication failed", "correct the password"},
 		"unknown role":   {func(u *url.URL) { u.User = url.UserPassword("stranger", "wrong-s3cr3t") }, "password authentication failed", "correct the password"},
 		"wrong database": {func(u *url.URL) { u.Path = "/nowhere" }, `database "nowhere" does not exist`, `CREATE DATABASE "nowhere"`},
 		"wrong host":     {func(u *url.URL) { u.Host = "host.invalid:5432" }, "cannot be found", "correct the host"},
@@ -85,7 +85,7 @@ func refusedConnections(t *testing.T, p *patient) {
 		p.url = right
 		c.change(&p.url)
 		p.wellBut("connection", c.text, c.fix)
-		require.Len(t, failing(p.examine(), OK), 3, name) // the destinations were looked at all the same
+		require.Len(t, failing(p.examine(), OK), 4, name) // config and the destinations were looked at all the same
 	}
 	p.url = right
 	p.exec(fmt.Sprintf(`REVOKE CONNECT ON DATABASE %s FROM PUBLIC`, p.db.Name))

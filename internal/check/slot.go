@@ -15,7 +15,7 @@ import (
 )
 
 func (d *doctor) checkSlot(ctx context.Context) error {
-	name := d.in.Config.SlotName(d.server.Database)
+	name := d.in.Config.SlotName(d.in.Conn.Database)
 	st, err := replication.Inspect(ctx, d.conn, name)
 	if err != nil {
 		return err
