@@ -17,7 +17,7 @@ import (
 )
 
 // slowPoller makes a row that needs a regular look late beyond doubt.
-const slowPoller = "{interval: 1m, sweep_interval: 1h}"
+const slowPoller = "{interval: 30m, sweep_interval: 1h}"
 
 // atOnce is far below slowPoller's interval, and long for a busy machine.
 const atOnce = 20 * time.Second

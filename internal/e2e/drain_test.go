@@ -48,6 +48,12 @@ func (h *held) await(w *world) {
 	pgtest.Eventually(w.t, patience, func() bool { return h.calls.Load() > 0 }, "a call is on its way")
 }
 
+// moreWait waits until rows are claimed behind those of the first call.
+func (h *held) moreWait(w *world) {
+	w.t.Helper()
+	w.eventually("true", `SELECT (coalesce(sum(cardinality(ids)), 0) > $1)::text FROM pgrelay.claims`, h.rows.Load())
+}
+
 func TestSIGTERMStampsWhatIsInFlightGivesTheRestBackAndClaimsNothingMore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -60,6 +66,7 @@ func TestSIGTERMStampsWhatIsInFlightGivesTheRestBackAndClaimsNothingMore(t *test
 	calls := holdCalls(t, w.sqs.Server)
 	before := w.insert("q", 100)
 	calls.await(w)
+	calls.moreWait(w)
 	p.signal(syscall.SIGTERM)
 	onTheWire := fmt.Sprint(calls.rows.Load())
 	w.eventually(onTheWire, `SELECT coalesce(sum(cardinality(ids)), 0) FROM pgrelay.claims`)

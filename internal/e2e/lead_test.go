@@ -137,7 +137,7 @@ func TestFrozenLeaderIsReplacedAndSendsNothingMoreWhenItThaws(t *testing.T) {
 	calls := holdCalls(t, own.Server)
 	w.insert("q", 50)
 	calls.await(w)
-	w.eventually("true", `SELECT (coalesce(sum(cardinality(ids)), 0) > $1)::text FROM pgrelay.claims`, calls.rows.Load()) // more wait for it
+	calls.moreWait(w)
 
 	first.signal(syscall.SIGSTOP)
 	second.takesOver(10*time.Second + busy)
