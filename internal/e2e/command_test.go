@@ -96,7 +96,7 @@ func TestRunOnATakenPortEnds(t *testing.T) {
 	t.Parallel()
 	taken, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
-	defer taken.Close()
+	defer taken.Close() //nolint:errcheck // nothing was written
 	w := newWorld(t, sections{"http": "{addr: '" + taken.Addr().String() + "'}"})
 	code, _, stderr := w.run("run")
 	require.Equal(t, 1, code)

@@ -220,7 +220,7 @@ func (p *process) get(path string) (status int, body string) {
 	request.Close = true // no idle connection is left behind
 	response, err := http.DefaultClient.Do(request)
 	require.NoError(p.w.t, err)
-	defer response.Body.Close()
+	defer response.Body.Close() //nolint:errcheck // only read from
 	text, err := io.ReadAll(response.Body)
 	require.NoError(p.w.t, err)
 	return response.StatusCode, string(text)
