@@ -66,6 +66,9 @@ type rowFacts struct {
 func (t *Table) Explain(ctx context.Context, conn *pgx.Conn, id string, around Surroundings) (Explanation, error) {
 	var e Explanation
 	err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '1s'`); err != nil {
+			return err
+		}
 		f, err := t.readFacts(ctx, tx, id)
 		if err != nil {
 			return err
@@ -81,7 +84,34 @@ func (t *Table) Explain(ctx context.Context, conn *pgx.Conn, id string, around S
 		e.heldBy(t.judge(first, around))
 		return nil
 	})
+	if sqlState(err) == lockNotAvailable {
+		return t.explainLock(ctx, conn, id)
+	}
 	return e, t.explain(err)
+}
+
+const lockNotAvailable = "55P03"
+
+// explainLock names who has the table locked against every reader.
+func (t *Table) explainLock(ctx context.Context, conn *pgx.Conn, id string) (Explanation, error) {
+	rows, err := conn.Query(ctx, `
+		SELECT clock_timestamp() AS now, $1::text AS id, x.pid AS holder_pid, a.application_name AS holder_name, a.state AS holder_state,
+		       a.xact_start AS holder_since, p.gid AS prepared
+		  FROM pg_catalog.pg_locks x
+		  LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = x.pid
+		  LEFT JOIN pg_catalog.pg_locks y ON x.pid IS NULL AND y.virtualtransaction = x.virtualtransaction AND y.locktype = 'transactionid'
+		  LEFT JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = y.transactionid
+		 WHERE x.locktype = 'relation' AND x.relation = $2 AND x.granted AND x.mode = 'AccessExclusiveLock'
+		   AND x.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+		 UNION ALL SELECT clock_timestamp(), $1, NULL, NULL, NULL, NULL, NULL LIMIT 1`, id, t.OID)
+	if err != nil {
+		return Explanation{}, t.explain(err)
+	}
+	f, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[rowFacts])
+	if err != nil {
+		return Explanation{}, t.explain(err)
+	}
+	return t.judgeLock(f), nil
 }
 
 func (t *Table) readFacts(ctx context.Context, tx pgx.Tx, id string) (rowFacts, error) {

@@ -240,6 +240,47 @@ func TestExplainNamesWhoHasTheRowLocked(t *testing.T) {
 	}
 }
 
+func TestExplainNamesWhoHasTheTableLocked(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, toQueue)
+	id := f.insert("q", "", "NULL")
+	tx := f.transaction(`ALTER TABLE pgrelay.outbox_events ADD extra int`)
+	f.explain(id).says(t, StateTableLocked, fmt.Sprintf("backend %d (psql of Ann), idle in transaction", tx.Conn().PgConn().PID()))
+	require.NoError(t, tx.Rollback(t.Context()))
+	f.explain(id).says(t, StateNoLeader)
+}
+
+func TestExplainNamesAPreparedTransaction(t *testing.T) {
+	t.Parallel()
+	db := pgtest.StartServer(t, pgtest.Options{Settings: map[string]string{"max_prepared_transactions": "2"}}).NewMigrated(t)
+	f := &fixture{t: t, db: db, conn: db.Connect(t), pubs: map[string]*recorder{}, looks: &looks0{}}
+	f.build(toQueue)
+	id := f.insert("q", "", "NULL")
+	for state, sql := range map[RowState]string{
+		StateLocked:      `UPDATE pgrelay.outbox_events SET headers = '{}'`,
+		StateTableLocked: `LOCK pgrelay.outbox_events`,
+	} {
+		tx := f.transaction(sql)
+		_, err := tx.Exec(t.Context(), `PREPARE TRANSACTION 'half done'`)
+		require.NoError(t, err)
+		f.explain(id).says(t, state, "the prepared transaction 'half done'", "ROLLBACK PREPARED")
+		f.exec(`ROLLBACK PREPARED 'half done'`)
+	}
+}
+
+func TestExplainNeedsOnlyToReadAndSaysThatRowSecurityMayHideTheRow(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, toQueue)
+	visible, hidden := f.insert("q", "", "NULL"), f.insert("q", "", "NULL")
+	reader := "reader_of_" + f.db.Name
+	f.exec(fmt.Sprintf(`CREATE ROLE %[1]s; GRANT USAGE ON SCHEMA pgrelay TO %[1]s; GRANT SELECT ON ALL TABLES IN SCHEMA pgrelay TO %[1]s;
+		CREATE POLICY one ON pgrelay.outbox_events USING (id = %[2]s); ALTER TABLE pgrelay.outbox_events ENABLE ROW LEVEL SECURITY;
+		SET ROLE %[1]s`, reader, visible))
+	f.explain(visible).says(t, StateNoLeader)
+	f.explain(hidden).says(t, StateNoRow, "row security is in force for this role")
+	require.Equal(t, visible, f.render(visible).ID)
+}
+
 func TestExplainTakesAForeignKeysCheckForNoLock(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, toQueue, `CREATE TABLE notes (event bigint REFERENCES pgrelay.outbox_events)`)

@@ -31,6 +31,8 @@ const (
 	StateRefused   RowState = "refused" // its table refuses the relay's statements
 	StateSuspect   RowState = "suspect" // it came back from dead processes, and waits for a turn of its own
 	StateFree      RowState = "free"
+	// StateTableLocked: nobody can say more, because nobody can read the table.
+	StateTableLocked RowState = "table_locked"
 )
 
 // Explanation says why a row is where it is, and what to do.
@@ -95,6 +97,17 @@ func (t *Table) judge(f rowFacts, around Surroundings) Explanation {
 	}
 	if f.Pending {
 		x.remarks()
+	}
+	return x.out
+}
+
+// judgeLock explains a row whose table can't be read.
+func (t *Table) judgeLock(f rowFacts) Explanation {
+	x := &explaining{rowFacts: f, table: t, out: Explanation{Table: t.Name, ID: f.ID, Since: f.HolderSince}}
+	if x.holder() == "" {
+		x.say(StateTableLocked, "The table was locked against every reader a moment ago, and no more; ask again.")
+	} else {
+		x.say(StateTableLocked, "The whole table is locked by %s; its rows go when that ends. %s", x.holder(), x.release())
 	}
 	return x.out
 }
