@@ -76,7 +76,15 @@ func TestTheDemoFailsWhenThereIsNoProgramToShow(t *testing.T) {
 	require.ErrorIs(t, run(t.Context(), &printed, filepath.Join(t.TempDir(), "pgrelay")), os.ErrNotExist)
 }
 
-// processes lists the command lines that name a path, but for this one's and the demo's own.
+func TestTheDemoFailsWhenTheRelayEndsByItself(t *testing.T) {
+	t.Parallel()
+	program, err := exec.LookPath("true")
+	require.NoError(t, err)
+	var printed bytes.Buffer
+	require.ErrorContains(t, run(t.Context(), &printed, program), "pgrelay run has ended")
+}
+
+// processes lists the command lines that name a path.
 func processes(t *testing.T, path string) []string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
