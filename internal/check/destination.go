@@ -46,7 +46,7 @@ func judgeDestination(d Destination, err error, notes []string) Line {
 	case err != nil:
 		return failure(name, "correct destinations."+d.Name, "%s", err)
 	case len(notes) > 0:
-		return warning(name, "allow it, or take the limit for granted", "%s", strings.Join(notes, "; "))
+		return warning(name, "allow it, or accept what is taken instead", "%s", strings.Join(notes, "; "))
 	case d.Config.Type == config.TypeStdout:
 		return ok(name, "standard output")
 	case d.FIFO:

@@ -91,13 +91,15 @@ func TestPublicationIsJudged(t *testing.T) {
 		level Level
 		text  string
 	}{
-		"as it should be":       {publicationFacts{PublicationState: state{Exists: true}}, OK, "carries"},
-		"to be made by us":      {publicationFacts{PublicationState: state{Statements: alter}, MayCreate: true, OwnsTables: true}, OK, "makes it"},
-		"no CREATE":             {publicationFacts{PublicationState: state{Statements: alter}, OwnsTables: true}, Failure, "may not make it"},
-		"tables of others":      {publicationFacts{PublicationState: state{Statements: alter}, MayCreate: true}, Failure, "may not make it"},
-		"to be altered by us":   {publicationFacts{PublicationState: state{Exists: true, Statements: alter}, OwnsTables: true}, OK, "runs: ALTER PUBLICATION p"},
-		"altering not ours to":  {publicationFacts{PublicationState: state{Exists: true, Statements: alter}}, Failure, "doesn't own them"},
-		"of somebody else":      {publicationFacts{PublicationState: state{Exists: true, Statements: alter, Refused: "is not ours to alter"}, OwnsTables: true}, Failure, "is not ours"},
+		"as it should be":      {publicationFacts{PublicationState: state{Exists: true}}, OK, "carries"},
+		"to be made by us":     {publicationFacts{PublicationState: state{Statements: alter}, MayCreate: true, OwnsTables: true}, OK, "makes it"},
+		"no CREATE":            {publicationFacts{PublicationState: state{Statements: alter}, OwnsTables: true}, Failure, "may not make it"},
+		"tables of others":     {publicationFacts{PublicationState: state{Statements: alter}, MayCreate: true}, Failure, "may not make it"},
+		"to be altered by us":  {publicationFacts{PublicationState: state{Exists: true, Statements: alter}, OwnsTables: true}, OK, "runs: ALTER PUBLICATION p"},
+		"altering not ours to": {publicationFacts{PublicationState: state{Exists: true, Statements: alter}}, Failure, "doesn't own them"},
+		"of somebody else": {publicationFacts{
+			PublicationState: state{Exists: true, Statements: alter, Refused: "is not ours to alter"}, OwnsTables: true,
+		}, Failure, "is not ours"},
 		"a table that can't be": {publicationFacts{PublicationState: state{Exists: true, LeftOut: "table t is unlogged"}}, Warning, "table t is unlogged"},
 		"nothing that can be":   {publicationFacts{PublicationState: state{LeftOut: "table t is unlogged"}}, Warning, "table t is unlogged"},
 	} {
