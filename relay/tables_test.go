@@ -1,0 +1,215 @@
+package relay
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"pgrelay/internal/config"
+	"pgrelay/internal/pgtest"
+)
+
+// outboxKind is a table that somebody might bring.
+type outboxKind struct {
+	name    string
+	ddl     []string
+	outbox  config.Outbox
+	insert  string // $1: a body that the recorder tells rows by, $2 the ordering key; returns the key as text
+	pending string // how many rows are pending
+	ordered bool
+	dead    bool // has a dead mark of its own
+}
+
+var everythingToQueue = []config.Route{{Kind: "*", To: "queue"}}
+
+func withBody(to string, order string) []config.Route {
+	return []config.Route{{Kind: "*", To: to, Body: "{{.body}}", Order: order}}
+}
+
+var outboxKinds = []outboxKind{
+	{
+		name:    "our own",
+		outbox:  config.Outbox{Table: "pgrelay.outbox_events", Routes: []config.Route{{Kind: "*", To: "fifo"}}},
+		insert:  `INSERT INTO pgrelay.outbox_events (event_type, ordering_key, payload) VALUES ('x', $2, to_jsonb($1::text)) RETURNING id::text`,
+		pending: `SELECT count(*)::text FROM pgrelay.outbox_events WHERE published_at IS NULL AND dead_at IS NULL`, ordered: true, dead: true,
+	},
+	{
+		name:    "bare with a body template",
+		ddl:     []string{`CREATE TABLE public.bare (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), body text, published_at timestamptz)`},
+		outbox:  config.Outbox{Table: "public.bare", Routes: withBody("queue", "")},
+		insert:  `INSERT INTO public.bare (body) SELECT $1 WHERE $2 <> '' RETURNING id::text`,
+		pending: `SELECT count(*)::text FROM public.bare WHERE published_at IS NULL`,
+	},
+	{
+		name: "odd names",
+		ddl: []string{`CREATE SCHEMA "My ""Schema"" @name"`,
+			`CREATE TABLE "My ""Schema"" @name"."Out$1'Box" ("@id" text PRIMARY KEY DEFAULT 'It''s "' || gen_random_uuid(), "@name" text, "%s $1 @o.id" timestamp, "Dead@@" timestamptz, "at $2" timestamp DEFAULT now(), "@outbox" timestamptz)`},
+		outbox: config.Outbox{Table: `"My ""Schema"" @name"."Out$1'Box"`, Routes: []config.Route{{Kind: "*", To: "queue", Body: `{{index . "@name"}}`}},
+			Columns: config.Columns{ID: "@id", PublishedAt: "%s $1 @o.id", DeadAt: "Dead@@", CreatedAt: "at $2", AvailableAt: "@outbox", Payload: "@name"}},
+		insert:  `INSERT INTO "My ""Schema"" @name"."Out$1'Box" ("@name") SELECT $1 WHERE $2 <> '' RETURNING "@id"`,
+		pending: `SELECT count(*)::text FROM "My ""Schema"" @name"."Out$1'Box" WHERE "%s $1 @o.id" IS NULL AND "Dead@@" IS NULL`, dead: true,
+	},
+	{
+		name: "odd names in order",
+		ddl: []string{`CREATE TABLE public."Ordered" ("@p.id" numeric PRIMARY KEY DEFAULT (random() * 1e6)::numeric(12,4), event_id text UNIQUE DEFAULT 'e' || gen_random_uuid(), "@keys" bigint DEFAULT 7, body varchar(50),
+				"@o.key" bigint GENERATED ALWAYS AS IDENTITY, "n @dead" int DEFAULT 1, published_at timestamptz, available_at timestamptz)`},
+		outbox:  config.Outbox{Table: `public."Ordered"`, Routes: withBody("fifo", ""), OrderBy: []string{"n @dead", "@o.key"}, Columns: config.Columns{ID: "@p.id", OrderingKey: "@keys"}},
+		insert:  `INSERT INTO public."Ordered" (body, "@keys") VALUES ($1, $2::text::bigint) RETURNING "@p.id"::text`,
+		pending: `SELECT count(*)::text FROM public."Ordered" WHERE published_at IS NULL`, ordered: true,
+	},
+	{
+		name: "enum, domains and varchar",
+		ddl: []string{`CREATE TYPE public.kind AS ENUM ('a', 'b')`, `CREATE DOMAIN public.key_of AS bigint CHECK (VALUE > 0)`, `CREATE DOMAIN public.name_of AS varchar(20)`, `CREATE SEQUENCE public.s`,
+			`CREATE TABLE public.typed (id public.key_of PRIMARY KEY DEFAULT nextval('public.s'), event_id uuid UNIQUE DEFAULT gen_random_uuid(), event_type public.kind DEFAULT 'b', ordering_key public.name_of DEFAULT 'k', payload json, published_at timestamptz, dead_at timestamptz)`},
+		outbox:  config.Outbox{Table: "public.typed", Routes: []config.Route{{Kind: "b", To: "fifo"}}},
+		insert:  `INSERT INTO public.typed (payload, ordering_key) VALUES (to_json($1::text), $2) RETURNING id::text`,
+		pending: `SELECT count(*)::text FROM public.typed WHERE published_at IS NULL AND dead_at IS NULL`, ordered: true, dead: true,
+	},
+	{
+		name: "partitioned",
+		ddl: []string{`CREATE TABLE public.parted (id bigint GENERATED ALWAYS AS IDENTITY, event_id uuid DEFAULT gen_random_uuid(), event_type varchar(9) DEFAULT 'x', ordering_key char(3) DEFAULT 'k', payload text, region int DEFAULT (random() * 9)::int, published_at timestamptz, PRIMARY KEY (id, region)) PARTITION BY RANGE (region)`,
+			`CREATE TABLE public.parted_low PARTITION OF public.parted FOR VALUES FROM (0) TO (5)`, `CREATE TABLE public.parted_high PARTITION OF public.parted DEFAULT`},
+		outbox:  config.Outbox{Table: "public.parted", Routes: []config.Route{{Kind: "x", To: "fifo"}}},
+		insert:  `INSERT INTO public.parted (payload, ordering_key) VALUES (to_json($1::text), $2) RETURNING id::text`,
+		pending: `SELECT count(*)::text FROM public.parted WHERE published_at IS NULL`, ordered: true,
+	},
+	{
+		name:    "small integers without kinds",
+		ddl:     []string{`CREATE TABLE public.small (id smallint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, payload jsonb, headers json, ordering_key uuid DEFAULT gen_random_uuid(), published_at timestamptz, available_at date DEFAULT '-infinity')`},
+		outbox:  config.Outbox{Table: "public.small", Routes: everythingToQueue},
+		insert:  `INSERT INTO public.small (payload) SELECT to_jsonb($1::text) WHERE $2 <> '' RETURNING id::text`,
+		pending: `SELECT count(*)::text FROM public.small WHERE published_at IS NULL`,
+	},
+}
+
+// row inserts one and returns its key.
+func (f *fixture) row(k *outboxKind, body, key string) string {
+	f.t.Helper()
+	return f.one(k.insert, body, key)
+}
+
+func (f *fixture) waitPending(k *outboxKind, n string) {
+	f.t.Helper()
+	pgtest.Eventually(f.t, 20*time.Second, func() error {
+		if got := f.one(k.pending); got != n {
+			return fmt.Errorf("%s rows are pending", got)
+		}
+		if got := f.one(`SELECT count(*)::text FROM pgrelay.claims`); got != "0" {
+			return fmt.Errorf("%s claims are left", got)
+		}
+		return nil
+	}, "rows are settled")
+}
+
+func TestEveryKindOfTableGetsTheSameTreatment(t *testing.T) {
+	t.Parallel()
+	for _, k := range outboxKinds {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, k.outbox, k.ddl...)
+			pub := f.pubs["queue"]
+			if k.ordered {
+				pub = f.pubs["fifo"]
+			}
+			table := f.relay.Tables()[0]
+			refusing := true
+			pub.script(func(m *Message) Result {
+				if refusing && (m.Body == "bad" || m.Body == `"bad"`) {
+					return Result{Outcome: OutcomeRetry, Reason: "odd", Detail: "refused"}
+				}
+				return Result{Outcome: OutcomeDelivered}
+			})
+			f.start()
+
+			var ids, bodies []string
+			for n := range 30 {
+				body := fmt.Sprint("r", n)
+				ids, bodies = append(ids, f.row(&k, body, "1")), append(bodies, body)
+			}
+			f.offer(ids[15:]...)
+			f.offer(ids...)
+			pub.wait(t, 30)
+			f.offer(ids...)
+			f.waitPending(&k, "0")
+			var got []string
+			for _, body := range pub.bodies() {
+				got = append(got, unquoted(body))
+			}
+			if k.ordered {
+				require.Equal(t, bodies, got)
+			} else {
+				require.ElementsMatch(t, bodies, got)
+			}
+
+			bad := f.row(&k, "bad", "1")
+			f.offer(bad)
+			pgtest.Eventually(t, 20*time.Second, func() bool { return f.one(`SELECT count(*)::text FROM pgrelay.failures WHERE attempts > 0`) == "1" }, "the row is refused")
+			f.offer(f.row(&k, "proof that the destination works", "2"))
+			pub.wait(t, 31)
+			pgtest.Eventually(t, 20*time.Second, func() error { // as the poller does when a retry is due
+				f.offer(f.ids(table.RetryLook(), f.relay.rooms())...)
+				f.offer(bad)
+				if pending := f.one(k.pending); pending != "0" {
+					return fmt.Errorf("%s rows are pending", pending)
+				}
+				return nil
+			}, "the refused row dies")
+			letters, err := table.Dead(t.Context(), f.conn, DeadSelection{})
+			require.NoError(t, err)
+			require.Len(t, letters, 1)
+			require.Equal(t, bad, letters[0].ID)
+			require.Equal(t, 3, letters[0].Attempts)
+			counts, err := table.Count(t.Context(), f.conn)
+			require.NoError(t, err)
+			require.Equal(t, 1, counts.Dead)
+
+			pub.mu.Lock()
+			refusing = false
+			pub.mu.Unlock()
+			n, err := table.RetryDead(t.Context(), f.conn, DeadSelection{IDs: []string{bad}})
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			f.offer(f.ids(table.RetryLook(), f.relay.rooms())...)
+			pub.wait(t, 32)
+			f.waitPending(&k, "0")
+
+			change, err := table.Republish(t.Context(), f.conn, Selection{IDs: ids[:2]}, true)
+			require.NoError(t, err)
+			require.Equal(t, 2, change.Rows)
+			change, err = table.Republish(t.Context(), f.conn, Selection{IDs: ids[:2]}, false)
+			require.NoError(t, err)
+			require.Equal(t, 2, change.Rows)
+			f.offer(f.ids(table.RetryLook(), f.relay.rooms())...)
+			pub.wait(t, 34)
+			f.waitPending(&k, "0")
+
+			f.exec(expander(table).Replace(`UPDATE @outbox o SET @unmarked WHERE @o.id::text = $1`), ids[3])
+			found := first(f, table.FirstLook(), f.relay.rooms())
+			if sql := table.DeferredLook(); sql != "" {
+				found = append(found, f.ids(sql, f.relay.rooms())...)
+			}
+			require.Equal(t, []string{ids[3]}, found)
+			f.offer(ids[3])
+			pub.wait(t, 35)
+			f.waitPending(&k, "0")
+			require.Len(t, pub.messages(), 35)
+			require.Equal(t, "0", f.one(`SELECT count(*)::text FROM pgrelay.failures`))
+			require.NoError(t, f.stop())
+		})
+	}
+}
+
+// first are the ids of a look; its last row is the snapshot.
+func first(f *fixture, sql string, args ...any) []string {
+	f.t.Helper()
+	return f.ids(`SELECT id FROM (`+sql+`) AS look(id, xmin, xmax) WHERE xmin IS NULL`, args...)
+}
+
+func unquoted(body string) string {
+	if len(body) > 1 && body[0] == '"' {
+		return body[1 : len(body)-1]
+	}
+	return body
+}
