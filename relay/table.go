@@ -245,8 +245,12 @@ func (t *Table) checkKey(facts keyFacts) (problems []error) {
 	t.SequenceKey = facts.sequence[id] && slices.Contains([]string{"smallint", "integer", "bigint"}, t.IDColumn.Type)
 	switch {
 	case !facts.indexed[id]:
+		create := "CREATE UNIQUE INDEX CONCURRENTLY"
+		if t.Partitioned { // where PostgreSQL takes neither word
+			create = "CREATE INDEX"
+		}
 		problems = append(problems, &TableError{t.Name, fmt.Sprintf("no index begins with the key %q, so every claim would read the whole table", id),
-			fmt.Sprintf("run: CREATE UNIQUE INDEX CONCURRENTLY ON %s (%s)", t.Name, quote(id))})
+			fmt.Sprintf("run: %s ON %s (%s)", create, t.Name, quote(id))})
 	case !facts.unique[id] && !t.Partitioned:
 		// A partitioned table cannot declare it without its partition key.
 		problems = append(problems, &TableError{t.Name, fmt.Sprintf("the key %q is not unique", id),
