@@ -33,7 +33,6 @@ type rowFacts struct {
 	DeadAt       *time.Time // the mark's, where the table has it
 	AvailableAt  *time.Time // nil where nothing is deferred, or for ever
 	Route        int
-	Ordered      bool
 	OrderingKey  *string
 	Kind         string
 
@@ -131,7 +130,7 @@ func factsSQL(t *Table) string {
 SELECT clock_timestamp() AS now, i.k::text AS id, @o.id IS NOT NULL AS there, row_security_active($2::oid) AS filtered,
        coalesce(@o.pending, false) AS pending, @o.due AS due, o.@published IS NOT NULL AS published, ` + finite("o.@published") + ` AS published_at,
        ` + finite(t.column0("o", t.names.deadAt, "NULL")) + ` AS dead_at, ` + finite("@o.available") + ` AS available_at,
-       coalesce(rt.route, -1) AS route, dt.line IS NOT NULL AS ordered, @o.key::text AS ordering_key,
+       coalesce(rt.route, -1) AS route, @o.key::text AS ordering_key,
        coalesce(@o.kind::text, '') AS kind,
        f.row_id IS NOT NULL AS failed, coalesce(f.attempts, 0) AS attempts, coalesce(f.unknowns, 0) AS unknowns, coalesce(f.crashes, 0) AS crashes,
        f.next_attempt_at AS next_attempt, f.dead_at AS failed_dead_at, coalesce(f.uncertain, false) AS uncertain,

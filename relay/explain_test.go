@@ -37,10 +37,11 @@ func (e Explanation) says(t *testing.T, state RowState, words ...string) {
 	}
 }
 
-func (f *fixture) insert(kind, key, rest string) string {
+// insert adds a row that is available at a time, written in SQL.
+func (f *fixture) insert(kind, key, available string) string {
 	f.t.Helper()
-	f.exec(`ALTER TABLE pgrelay.outbox_events ALTER payload SET DEFAULT '1'`)
-	return f.one(`WITH r AS (INSERT INTO pgrelay.outbox_events (event_type, ordering_key, available_at) VALUES ($1, nullif($2, ''), `+rest+`) RETURNING id::text) SELECT id FROM r`, kind, key)
+	return f.one(`INSERT INTO pgrelay.outbox_events (event_type, ordering_key, payload, available_at)
+		VALUES ($1, nullif($2, ''), '1', `+available+`) RETURNING id::text`, kind, key)
 }
 
 func (f *fixture) awaitState(id string, state RowState) Explanation {
@@ -72,7 +73,8 @@ func TestExplainOfSettledRows(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, toQueue)
 	f.start()
-	published, dead, discarded, uncertain := f.insert("q", "", "NULL"), f.insert("strange", "", "NULL"), f.insert("strange", "", "NULL"), f.insert("strange", "", "NULL")
+	published, dead := f.insert("q", "", "NULL"), f.insert("strange", "", "NULL")
+	discarded, uncertain := f.insert("strange", "", "NULL"), f.insert("strange", "", "NULL")
 	f.offer(published, dead, discarded, uncertain)
 	f.settled(0)
 	e := f.explain(published)
@@ -170,7 +172,8 @@ func TestExplainOfARowThatWaitsForItsRetryAndOfThoseBehindIt(t *testing.T) {
 		return Result{Outcome: OutcomeRetry, Reason: "internal_error", Detail: "refused."}
 	})
 	f.start()
-	first, second, due, other := f.insert("f", "k", "NULL"), f.insert("f", "k", "NULL"), f.insert("f", "k", "now() - interval '1 minute'"), f.insert("f", "other", "NULL")
+	first, second := f.insert("f", "k", "NULL"), f.insert("f", "k", "NULL")
+	due, other := f.insert("f", "k", "now() - interval '1 minute'"), f.insert("f", "other", "NULL")
 	f.offer(first)
 	pgtest.Eventually(t, 20*time.Second, func() bool { return f.explain(first).Attempts == 1 }, "it was tried")
 	f.exec(`UPDATE pgrelay.failures SET next_attempt_at = now() + interval '5 minutes'`)

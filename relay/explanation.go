@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -160,8 +161,9 @@ func (x *explaining) claimed() {
 		x.say(StateAbandoned, "Instance %s claimed it%s and does not lead any more; %s", *x.ClaimedBy, x.at(x.ClaimedAt), x.takesUp())
 		return
 	}
-	x.say(StateInFlight, "Instance %s, which leads, claimed it%s and is sending it; it gets its outcome when %s answers. If it stays, look for its id in the leader's log.",
-		*x.ClaimedBy, x.at(x.ClaimedAt), named(x.out.Destination, "its destination"))
+	x.say(StateInFlight, "Instance %s, which leads, claimed it%s and is sending it; it gets its outcome when %s answers. "+
+		"If it stays, look for its id in the leader's log.",
+		*x.ClaimedBy, x.at(x.ClaimedAt), cmp.Or(x.out.Destination, "its destination"))
 	if x.holder() != "" {
 		x.note("its row is locked by %s, and its outcome can't be written before that ends", x.holder())
 	}
@@ -351,13 +353,6 @@ func sentence(reason, detail string) string {
 		return reason
 	}
 	return reason + ": " + strings.TrimSuffix(detail, ".")
-}
-
-func named(name, otherwise string) string {
-	if name == "" {
-		return otherwise
-	}
-	return name
 }
 
 func plural(n int, noun string) string {

@@ -67,7 +67,8 @@ func (s *session) noteStream(ctx context.Context, t *relay.Table, e *relay.Expla
 		return err
 	}
 	if len(st.Statements) > 0 || st.LeftOut != "" {
-		e.Notes = append(e.Notes, fmt.Sprintf("publication %s does not carry this outbox, so its rows wait for the poller; `pgrelay check` says how to mend that", name))
+		e.Notes = append(e.Notes, fmt.Sprintf(
+			"publication %s does not carry this outbox, so its rows wait for the poller; `pgrelay check` says how to mend that", name))
 	}
 	return nil
 }
