@@ -34,8 +34,8 @@ var arrows = map[string][]string{
 // support is what serves tests and the demo: it may import anything, and of the program
 // nothing may import it.
 var support = []string{
-	"internal/archtest", "internal/demo", "internal/deploytest", "internal/e2e", "internal/pgtest", "internal/protocol",
-	"internal/publishertest", "internal/sqstest", "internal/sqstest/sqsd",
+	"internal/archtest", "internal/configdoc", "internal/demo", "internal/deploytest", "internal/e2e", "internal/pgtest", "internal/protocol",
+	"internal/publishertest", "internal/sqsfacts", "internal/sqstest", "internal/sqstest/sqsd", "internal/stranger",
 }
 
 // libraries says which packages of the program may know a library.
