@@ -10,13 +10,13 @@ help: ## Show this
 build: ## Build bin/pgrelay
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/pgrelay ./cmd/pgrelay
 
-test: ## Run all tests with the race detector; installs PostgreSQL and promtool if they are not there
-	.ci/install server compiler alerts
+test: ## Run all tests with the race detector; installs PostgreSQL, promtool and Node.js if they are not there
+	.ci/install server compiler alerts stranger
 	go test -race ./...
 
 lint: ## Run the linters; builds golangci-lint into bin if it is not there
 	.ci/install linter
-	bin/golangci-lint run
+	bin/golangci-lint run --build-tags aws
 
 demo: build ## Show pgrelay at work; installs PostgreSQL if there is none
 	.ci/install server

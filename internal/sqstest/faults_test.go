@@ -123,7 +123,8 @@ func TestAWrongMD5IsAnsweredForWhatWasStored(t *testing.T) {
 	require.Nil(t, out)
 	require.Len(t, b.Messages("orders"), 2)
 
-	out, err = b.sqs.SendMessageBatch(t.Context(), &sqs.SendMessageBatchInput{QueueUrl: &b.standard, Entries: batchOf(2, 1)}, withoutChecksum)
+	unchecked := func(o *sqs.Options) { o.DisableMessageChecksumValidation = true }
+	out, err = b.sqs.SendMessageBatch(t.Context(), &sqs.SendMessageBatchInput{QueueUrl: &b.standard, Entries: batchOf(2, 1)}, unchecked)
 	require.NoError(t, err)
 	require.Equal(t, "9dd4e461268c8034f5c8564e155c67a6", *out.Successful[0].MD5OfMessageBody)
 	require.NotEqual(t, *out.Successful[0].MD5OfMessageBody, *out.Successful[1].MD5OfMessageBody)

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/stretchr/testify/require"
 )
@@ -64,31 +63,12 @@ func TestTheWindowOutlivesDeletionAndPurge(t *testing.T) {
 	require.Empty(t, b.receive(t.Context(), t, b.fifo))
 }
 
-func TestDeduplicationScope(t *testing.T) {
-	t.Parallel()
-	for scope, want := range map[string][]string{"queue": {"one", "four"}, "messageGroup": {"one", "two", "four"}} {
-		t.Run(scope, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			url := b.CreateQueue("scoped.fifo", map[string]string{"DeduplicationScope": scope})
-			b.send(t, url, "one", "g", "d")
-			b.send(t, url, "two", "h", "d")
-			b.send(t, url, "three", "g", "d")
-			b.send(t, url, "four", "g", "e")
-			require.Equal(t, want, b.bodies("scoped.fifo"))
-		})
-	}
-}
-
-func TestContentBasedDeduplicationLooksAtTheBodyAlone(t *testing.T) {
+func TestContentBasedDeduplicationIsByTheHashOfTheBody(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	url := b.CreateQueue("content.fifo", map[string]string{"ContentBasedDeduplication": "true"})
 	b.send(t, url, "one", "g", "")
-	_, err := b.sqs.SendMessage(t.Context(), &sqs.SendMessageInput{
-		QueueUrl: &url, MessageBody: aws.String("one"), MessageGroupId: aws.String("g"), MessageAttributes: attributesOf(1),
-	})
-	require.NoError(t, err)
+	b.send(t, url, "one", "g", "")
 	require.Len(t, b.Messages("content.fifo"), 1)
 	b.send(t, url, "one", "g", "explicit")
 	b.send(t, url, "two", "g", "")

@@ -51,18 +51,6 @@ func TestMessageIsReceivedAsSentAndGoneOnceDeleted(t *testing.T) {
 	require.True(t, b.Calls()[0].Authorized)
 }
 
-func TestEntriesOfABatchAreKeptInOrder(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	out, err := b.sendBatch(t, b.fifo, entries{
-		fifoEntry("1", "one"), fifoEntry("2", "two"), fifoEntry("3", "three"),
-	})
-	require.NoError(t, err)
-	require.Len(t, out.Successful, 3)
-	require.Empty(t, out.Failed)
-	require.Equal(t, []string{"one", "two", "three"}, b.receive(t.Context(), t, b.fifo))
-}
-
 func TestARepeatWithinABatchIsSwallowed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
