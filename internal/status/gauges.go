@@ -25,7 +25,7 @@ var (
 		"WAL that may still be written before the server may invalidate the slot; +Inf where max_slot_wal_keep_size sets no limit, 0 for a lost slot.")
 	descLost      = describe("pgrelay_slot_lost", "1 if the slot is missing or can never be read again.")
 	descPending   = describe("pgrelay_pending", "Rows that are due and not settled, in flight or waiting for a retry included; counted up to 100000.", "outbox")
-	descOldest    = describe("pgrelay_oldest_pending_seconds", "Age of the oldest row that is due and not settled; 0 where there is none, or no created_at.", "outbox")
+	descOldest    = describe("pgrelay_oldest_pending_seconds", "Age of the oldest row that is due and not settled; 0 without one or without created_at.", "outbox")
 	descDead      = describe("pgrelay_dead", "Dead letters; counted up to 100000.", "outbox")
 	descUncertain = describe("pgrelay_uncertain", "Rows whose outcome is unknown and left to a person; counted up to 100000.", "outbox")
 	descBusy      = describe("pgrelay_processing", "Rows in flight.", "outbox")
