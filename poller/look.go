@@ -46,6 +46,14 @@ func (p *Poller) do(ctx context.Context, conn *pgx.Conn, w *watch, t task) error
 
 // lookDue offers retries and deferred rows whose time has come, and learns when the next is due.
 func (p *Poller) lookDue(ctx context.Context, conn *pgx.Conn, w *watch) error {
+	// First: what becomes due between the statements is found by one of them.
+	var in *float64
+	if err := conn.QueryRow(ctx, w.table.NextDue()).Scan(&in); err != nil {
+		return fmt.Errorf("asking what is due next: %w", err)
+	}
+	if in != nil {
+		w.due(time.Now().Add(time.Duration(*in*float64(time.Second)) + time.Millisecond))
+	}
 	for _, sql := range []string{w.table.RetryLook(), w.table.DeferredLook()} {
 		if sql == "" {
 			continue
@@ -61,13 +69,6 @@ func (p *Poller) lookDue(ctx context.Context, conn *pgx.Conn, w *watch) error {
 		if len(ids) == relay.LookSize {
 			w.due(time.Now().Add(againSoon)) // more may be due: these are on their way by then
 		}
-	}
-	var in *float64
-	if err := conn.QueryRow(ctx, w.table.NextDue()).Scan(&in); err != nil {
-		return fmt.Errorf("asking what is due next: %w", err)
-	}
-	if in != nil {
-		w.due(time.Now().Add(time.Duration(*in*float64(time.Second)) + time.Millisecond))
 	}
 	return nil
 }
