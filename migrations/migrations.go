@@ -35,9 +35,9 @@ var files embed.FS
 
 // Migration is one step of the schema.
 type Migration struct {
-	Version   int64
-	Name      string
-	AppliedAt time.Time // zero: not applied
+	Version   int64     `json:"version"`
+	Name      string    `json:"name"`
+	AppliedAt time.Time `json:"applied_at,omitzero"` // zero: not applied
 }
 
 // Up applies what is missing and returns what it applied, in order, also with an error.

@@ -26,6 +26,8 @@ type DeadLetter struct {
 type DeadSelection struct {
 	IDs    []string
 	Reason string
+	// Progress, if set, hears after each transaction but the last how many rows are done.
+	Progress func(rows int)
 }
 
 // deadSQL selects dead letters: what failures calls dead and the mark does not call pending. $1 ids (NULL: all), $2 reason (empty: any).
@@ -121,6 +123,9 @@ func (t *Table) changeDead(ctx context.Context, conn *pgx.Conn, s DeadSelection,
 			return total, t.explain(err)
 		}
 		total += done
+		if s.Progress != nil && len(letters) > 0 {
+			s.Progress(total)
+		}
 	}
 	return total, nil
 }

@@ -16,6 +16,8 @@ type Selection struct {
 	IDs          []string // keys as text
 	Where        []Equal
 	Since, Until time.Time // of published_at; zero is open
+	// Progress, if set, hears after each transaction but the last how many rows are done.
+	Progress func(rows int)
 }
 
 // Equal asks for rows whose column has a value, written as PostgreSQL reads it.
@@ -83,6 +85,9 @@ func (t *Table) Republish(ctx context.Context, conn *pgx.Conn, s Selection, dry 
 		change.Rows += n
 		if n < changeBatch {
 			return change, nil
+		}
+		if s.Progress != nil {
+			s.Progress(change.Rows)
 		}
 	}
 }

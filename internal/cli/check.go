@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -18,13 +17,14 @@ func newCheck(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Look at everything that a relay needs and say what to mend",
-		Long: "Look at everything that a relay needs: connection, rights, slot, publication, outboxes, destinations. It goes on after\n" +
-			"a failure, changes nothing, and says for each thing that is wrong what to run. Exit 1 if anything failed.",
+		Long: "Look at everything that a relay needs: connection, rights, slot, publication,\n" +
+			"outboxes, destinations. It goes on after a failure, changes nothing, and says\n" +
+			"for each thing that is wrong what to run. Exit 1 if anything failed.",
 		Example: "  pgrelay check\n  pgrelay check --json",
 		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.check(cmd.Context(), asJSON) },
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
@@ -34,7 +34,7 @@ func (a *app) check(ctx context.Context, asJSON bool) error {
 		return err
 	}
 	report := check.Run(ctx, check.Input{Config: cfg, Conn: conn, Destinations: a.unopened(ctx, cfg)})
-	if err := a.print(asJSON, report, func(w *tabwriter.Writer) { printReport(w, report) }); err != nil {
+	if err := a.print(asJSON, report, func(p *page) { printReport(p, report) }); err != nil {
 		return err
 	}
 	if n := report.Count(check.Failure); n > 0 {
@@ -61,13 +61,17 @@ func (a *app) unopened(ctx context.Context, cfg *config.Config) []check.Destinat
 	return all
 }
 
-func printReport(w *tabwriter.Writer, r check.Report) {
+var levelStyles = map[check.Level]style{check.OK: green, check.Warning: yellow, check.Failure: red, check.Skipped: faint}
+
+func printReport(p *page, r check.Report) {
+	var rows [][]cell
 	for _, l := range r.Lines {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", l.Level, l.Name, l.Text)
+		rows = append(rows, cells(cell{text: string(l.Level), style: levelStyles[l.Level]}, l.Name, l.Text))
 		if l.Fix != "" {
-			fmt.Fprintf(w, "\t\t→ %s\n", l.Fix)
+			rows = append(rows, cells("", "", cell{text: "→ " + l.Fix, whole: true}))
 		}
 	}
-	fmt.Fprintf(w, "\n%d ok, %d to know, %d failed, %d skipped\n",
+	p.list(rows)
+	p.line("\n%d ok, %d to know, %d failed, %d skipped",
 		r.Count(check.OK), r.Count(check.Warning), r.Count(check.Failure), r.Count(check.Skipped))
 }

@@ -45,6 +45,7 @@ type app struct {
 	stdout, stderr io.Writer
 	env            func(string) (string, bool)
 	configFile     string
+	started        bool // the command line was understood
 }
 
 // execute runs one command line and gives the exit code.
@@ -58,7 +59,7 @@ func execute(ctx context.Context, args []string, a *app) int {
 	fmt.Fprintf(a.stderr, "pgrelay: %s\n", describe(err))
 	var usage *usageError
 	var problems config.Problems
-	if errors.As(err, &usage) || errors.As(err, &problems) {
+	if !a.started || errors.As(err, &usage) || errors.As(err, &problems) {
 		return exitUsage
 	}
 	return exitFailed
@@ -81,30 +82,6 @@ func (e *usageError) Error() string { return e.err.Error() }
 
 // Unwrap gives what the parser said.
 func (e *usageError) Unwrap() error { return e.err }
-
-func newRoot(a *app) *cobra.Command {
-	root := &cobra.Command{
-		Use:           "pgrelay",
-		Short:         "Relay transactional outbox tables of PostgreSQL to Amazon SQS",
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return &usageError{fmt.Errorf("unknown command %q; `pgrelay --help` lists them", args[0])}
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	root.SetOut(a.stdout)
-	root.SetErr(a.stderr)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{fmt.Errorf("%w; `%s --help` shows how", err, cmd.CommandPath())}
-	})
-	root.PersistentFlags().StringVarP(&a.configFile, "config", "c", "pgrelay.yaml", "configuration file")
-	root.AddCommand(newRun(a), newMigrate(a), newCheck(a), newStatus(a), newRender(a), newExplain(a), newRepublish(a), newDead(a), newSlot(a), newVersion(a))
-	return root
-}
 
 // noArgs refuses arguments as a wrong command line.
 func noArgs(cmd *cobra.Command, args []string) error {

@@ -4,10 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
 
 	"pgrelay/internal/config"
 	"pgrelay/relay"
@@ -55,13 +56,46 @@ func (s *session) table(name string) (*relay.Table, error) {
 }
 
 // print writes v as JSON or, by text, for a person.
-func (a *app) print(asJSON bool, v any, text func(w *tabwriter.Writer)) error {
+func (a *app) print(asJSON bool, v any, text func(p *page)) error {
 	if asJSON {
 		enc := json.NewEncoder(a.stdout)
 		enc.SetIndent("", "  ")
 		return enc.Encode(v)
 	}
-	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
-	text(w)
-	return w.Flush()
+	p := page{term: terminalOf(a.stdout, a.env)}
+	text(&p)
+	_, err := io.WriteString(a.stdout, p.String())
+	return err
+}
+
+func jsonFlag(cmd *cobra.Command, asJSON *bool) {
+	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON")
+}
+
+// tableFlag adds --table, which shells complete from the configuration.
+func (a *app) tableFlag(cmd *cobra.Command, table *string, usage string) {
+	cmd.Flags().StringVar(table, "table", "", usage)
+	err := cmd.RegisterFlagCompletionFunc("table", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		cfg, err := config.Load(a.configFile, a.env)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var names []string
+		for _, o := range cfg.Outboxes {
+			names = append(names, o.Table)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	})
+	if err != nil {
+		panic(err) // a flag that is not there, or twice
+	}
+}
+
+// oneRow adds the flags of commands that are about one row.
+func (a *app) oneRow(cmd *cobra.Command, table, id *string, asJSON *bool) {
+	a.tableFlag(cmd, table, "outbox, as configured or qualified")
+	cmd.Flags().StringVar(id, "id", "", "key of the row")
+	jsonFlag(cmd, asJSON)
+	required(cmd, "table")
+	required(cmd, "id")
 }

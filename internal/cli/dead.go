@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"text/tabwriter"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
@@ -38,23 +36,26 @@ func newDeadList(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.print(asJSON, letters, func(w *tabwriter.Writer) {
-					if len(letters) == 0 {
-						fmt.Fprintln(w, "no dead letters")
-						return
-					}
-					fmt.Fprintln(w, "TABLE\tID\tEVENT ID\tKIND\tATTEMPTS\tREASON\tSINCE")
-					for _, l := range letters {
-						fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", l.Table, l.ID, l.EventID, l.Kind, l.Attempts, l.Reason, l.Since.Local().Format(time.DateTime))
-					}
-				})
+				return a.print(asJSON, letters, func(p *page) { printDead(p, letters) })
 			})
 		},
 	}
-	cmd.Flags().StringVar(&table, "table", "", "only of this outbox")
+	a.tableFlag(cmd, &table, "only of this outbox")
 	cmd.Flags().StringVar(&reason, "reason", "", "only with this reason")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+func printDead(p *page, letters []relay.DeadLetter) {
+	if len(letters) == 0 {
+		p.line("no dead letters")
+		return
+	}
+	rows := [][]cell{cells("TABLE", "ID", "EVENT ID", "KIND", "ATTEMPTS", "REASON", "DEAD SINCE")}
+	for _, l := range letters {
+		rows = append(rows, cells(l.Table, l.ID, l.EventID, l.Kind, l.Attempts, l.Reason, ago(l.Since)))
+	}
+	p.table(rows)
 }
 
 // dead lists the dead letters of one outbox, or of all.
@@ -90,21 +91,19 @@ func newDeadShow(a *app) *cobra.Command {
 					return err
 				}
 				l := letters[0]
-				return a.print(asJSON, l, func(w *tabwriter.Writer) {
-					fmt.Fprintf(w, "table\t%s\nid\t%s\nevent id\t%s\nkind\t%s\nattempts\t%d\nreason\t%s\ndetail\t%s\nsince\t%s\n",
-						l.Table, l.ID, l.EventID, l.Kind, l.Attempts, l.Reason, l.Detail, l.Since.Local().Format(time.DateTime))
+				return a.print(asJSON, l, func(p *page) {
+					p.list([][]cell{
+						cells("table", l.Table), cells("id", l.ID), cells("event id", l.EventID), cells("kind", l.Kind),
+						cells("attempts", l.Attempts), cells("reason", l.Reason), cells("detail", l.Detail), cells("since", moment(l.Since)),
+					})
 					if l.Gone {
-						fmt.Fprintln(w, "its row has been deleted from the outbox")
+						p.line("its row has been deleted from the outbox")
 					}
 				})
 			})
 		},
 	}
-	cmd.Flags().StringVar(&table, "table", "", "outbox, as configured or qualified")
-	cmd.Flags().StringVar(&id, "id", "", "key of the row")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	required(cmd, "table")
-	required(cmd, "id")
+	a.oneRow(cmd, &table, &id, &asJSON)
 	return cmd
 }
 
@@ -129,22 +128,22 @@ func newDeadChange(a *app, use, short, done string, change deadChange) *cobra.Co
 				if err != nil {
 					return err
 				}
-				n, err := change(t, cmd.Context(), s.conn, relay.DeadSelection{IDs: ids, Reason: reason})
+				tell, end := a.progress()
+				n, err := change(t, cmd.Context(), s.conn, relay.DeadSelection{IDs: ids, Reason: reason, Progress: tell})
+				end()
 				if err != nil {
 					return err
 				}
-				return a.print(asJSON, relay.Change{Rows: n}, func(w *tabwriter.Writer) {
-					fmt.Fprintf(w, "%d dead letter(s) of %s %s\n", n, t.Name, done)
-				})
+				return a.print(asJSON, relay.Change{Rows: n}, func(p *page) { p.line("%d dead letter(s) of %s %s", n, t.Name, done) })
 			})
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&table, "table", "", "outbox, as configured or qualified")
+	a.tableFlag(cmd, &table, "outbox, as configured or qualified")
 	f.StringArrayVar(&ids, "id", nil, "key of a row; may be repeated")
 	f.BoolVar(&all, "all", false, "all dead letters of the outbox")
 	f.StringVar(&reason, "reason", "", "with --all: only those with this reason")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, &asJSON)
 	required(cmd, "table")
 	return cmd
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,13 +20,14 @@ func newExplain(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "explain", Short: "Say why a row is not out, and what to do",
-		Long: "Say why a row is where it is, and what to do. It reads the database in one snapshot, asks the relay at http.addr if one\n" +
-			"answers there, and changes and locks nothing. Exit 1 if there is no such row.",
+		Long: "Say why a row is where it is, and what to do. It reads the database in one\n" +
+			"snapshot, asks the relay at http.addr if one answers there, and changes and\n" +
+			"locks nothing. Exit 1 if there is no such row.",
 		Example: "  pgrelay explain --table pgrelay.outbox_events --id 4711\n  pgrelay explain --table pgrelay.outbox_events --id 4711 --json",
 		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.explain(cmd.Context(), table, id, asJSON) },
 	}
-	oneRow(cmd, &table, &id, &asJSON)
+	a.oneRow(cmd, &table, &id, &asJSON)
 	return cmd
 }
 
@@ -48,7 +48,7 @@ func (a *app) explain(ctx context.Context, table, id string, asJSON bool) error 
 				return err
 			}
 		}
-		if err := a.print(asJSON, e, func(w *tabwriter.Writer) { printExplanation(w, e) }); err != nil {
+		if err := a.print(asJSON, e, func(p *page) { printExplanation(p, e) }); err != nil {
 			return err
 		}
 		if e.State == relay.StateNoRow {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
@@ -19,8 +18,8 @@ func newMigrate(a *app) *cobra.Command {
 		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	step := func(use, short string, run func(context.Context, *pgx.ConnConfig) error) {
-		cmd.AddCommand(&cobra.Command{
+	step := func(use, short string, run func(context.Context, *pgx.ConnConfig) error) *cobra.Command {
+		one := &cobra.Command{
 			Use: use, Short: short, Example: "  pgrelay migrate " + use, Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				_, conn, err := a.load()
@@ -29,7 +28,9 @@ func newMigrate(a *app) *cobra.Command {
 				}
 				return run(cmd.Context(), conn)
 			},
-		})
+		}
+		cmd.AddCommand(one)
+		return one
 	}
 	step("up", "Bring the schema pgrelay up to date", func(ctx context.Context, conn *pgx.ConnConfig) error {
 		done, err := migrations.Up(ctx, conn)
@@ -39,7 +40,9 @@ func newMigrate(a *app) *cobra.Command {
 		done, err := migrations.Down(ctx, conn)
 		return a.printMigrations("took back", "there is no schema pgrelay", done, err)
 	})
-	step("status", "List the migrations", a.migrateStatus)
+	var asJSON bool
+	list := step("status", "List the migrations", func(ctx context.Context, conn *pgx.ConnConfig) error { return a.migrateStatus(ctx, conn, asJSON) })
+	jsonFlag(list, &asJSON)
 	return cmd
 }
 
@@ -53,7 +56,7 @@ func (a *app) printMigrations(verb, none string, done []migrations.Migration, er
 	return err
 }
 
-func (a *app) migrateStatus(ctx context.Context, config *pgx.ConnConfig) error {
+func (a *app) migrateStatus(ctx context.Context, config *pgx.ConnConfig, asJSON bool) error {
 	conn, err := connect(ctx, config)
 	if err != nil {
 		return err
@@ -63,12 +66,15 @@ func (a *app) migrateStatus(ctx context.Context, config *pgx.ConnConfig) error {
 	if err != nil {
 		return err
 	}
-	for _, m := range all {
-		when := "pending"
-		if !m.AppliedAt.IsZero() {
-			when = "applied " + m.AppliedAt.Format(time.RFC3339)
+	return a.print(asJSON, all, func(p *page) {
+		var rows [][]cell
+		for _, m := range all {
+			when := "pending"
+			if !m.AppliedAt.IsZero() {
+				when = "applied " + moment(m.AppliedAt)
+			}
+			rows = append(rows, cells(m.Name, when))
 		}
-		fmt.Fprintf(a.stdout, "%-30s %s\n", m.Name, when)
-	}
-	return nil
+		p.list(rows)
+	})
 }

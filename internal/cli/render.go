@@ -3,10 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
-	"text/tabwriter"
-	"unicode"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -20,23 +17,15 @@ func newRender(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "render", Short: "Show the message that a row goes out as, and where it goes",
-		Long: "Show the message that a row goes out as, and where it goes, whether or not it has been published. Nothing is sent,\n" +
-			"written or locked, and no destination is called. Exit 1 if the row can never be sent, with the reason.",
+		Long: "Show the message that a row goes out as, and where it goes, whether or not it\n" +
+			"has been published. Nothing is sent, written or locked, and no destination is\n" +
+			"called. Exit 1 if the row can never be sent, with the reason.",
 		Example: "  pgrelay render --table pgrelay.outbox_events --id 4711\n  pgrelay render --table pgrelay.outbox_events --id 4711 --json | jq -r .body",
 		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.render(cmd.Context(), table, id, asJSON) },
 	}
-	oneRow(cmd, &table, &id, &asJSON)
+	a.oneRow(cmd, &table, &id, &asJSON)
 	return cmd
-}
-
-// oneRow gives a command the flags that name a row.
-func oneRow(cmd *cobra.Command, table, id *string, asJSON *bool) {
-	cmd.Flags().StringVar(table, "table", "", "outbox, as configured or qualified")
-	cmd.Flags().StringVar(id, "id", "", "key of the row")
-	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON")
-	required(cmd, "table")
-	required(cmd, "id")
 }
 
 func (a *app) render(ctx context.Context, table, id string, asJSON bool) error {
@@ -54,7 +43,7 @@ func (a *app) render(ctx context.Context, table, id string, asJSON bool) error {
 		if err != nil {
 			return err
 		}
-		if err := a.print(asJSON, r, func(w *tabwriter.Writer) { printRendered(w, r, s.cfg.Destinations[r.Destination]) }); err != nil {
+		if err := a.print(asJSON, r, func(p *page) { printRendered(p, r, s.cfg.Destinations[r.Destination]) }); err != nil {
 			return err
 		}
 		if !asJSON && r.Body != "" {
@@ -68,10 +57,11 @@ func (a *app) render(ctx context.Context, table, id string, asJSON bool) error {
 	})
 }
 
-func printRendered(w *tabwriter.Writer, r relay.Rendered, d config.Destination) {
+func printRendered(p *page, r relay.Rendered, d config.Destination) {
+	var rows [][]cell
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(w, "%s\t%s\n", name, printable(value))
+			rows = append(rows, cells(name, cell{text: value, whole: true}))
 		}
 	}
 	line("table", r.Table)
@@ -99,12 +89,5 @@ func printRendered(w *tabwriter.Writer, r relay.Rendered, d config.Destination) 
 	if r.Rejection != nil {
 		line("can't be sent", r.Rejection.Error())
 	}
-}
-
-// printable quotes what would not stay on its line, or would do something to a terminal.
-func printable(text string) string {
-	if strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) >= 0 {
-		return strconv.Quote(text)
-	}
-	return text
+	p.list(rows)
 }

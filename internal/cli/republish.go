@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,8 +18,9 @@ func newRepublish(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "republish",
 		Short: "Send settled rows again",
-		Long: "Send settled rows again, each with a new generation, so that no deduplication drops it. Conditions are ANDed; times are those\n" +
-			"of publication. A running relay takes the rows up at once.",
+		Long: "Send settled rows again, each with a new generation, so that no deduplication\n" +
+			"drops it. Conditions are ANDed; times are those of publication. A running\n" +
+			"relay takes the rows up at once.",
 		Example: "  pgrelay republish --table pgrelay.outbox_events --id 4711 --id 4712\n" +
 			"  pgrelay republish --table pgrelay.outbox_events --where ordering_key=customer-7 --dry-run\n" +
 			"  pgrelay republish --table pgrelay.outbox_events --since 2026-01-31T10:00:00Z --until 2026-01-31T10:05:00Z",
@@ -35,31 +35,34 @@ func newRepublish(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				tell, end := a.progress()
+				selection.Progress = tell
 				change, err := t.Republish(cmd.Context(), s.conn, selection, dry)
+				end()
 				if err != nil {
 					return err
 				}
-				return a.print(asJSON, change, func(w *tabwriter.Writer) {
+				return a.print(asJSON, change, func(p *page) {
 					verb := "republished"
 					if dry {
 						verb = "would be republished"
 					}
-					fmt.Fprintf(w, "%d row(s) of %s %s\n", change.Rows, t.Name, verb)
+					p.line("%d row(s) of %s %s", change.Rows, t.Name, verb)
 					if len(change.Pending) > 0 {
-						fmt.Fprintf(w, "pending anyway: %s\n", strings.Join(change.Pending, ", "))
+						p.line("pending anyway: %s", strings.Join(change.Pending, ", "))
 					}
 				})
 			})
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&table, "table", "", "outbox, as configured or qualified")
+	a.tableFlag(cmd, &table, "outbox, as configured or qualified")
 	f.StringArrayVar(&ids, "id", nil, "key of a row; may be repeated")
 	f.StringArrayVar(&where, "where", nil, "COLUMN=VALUE; may be repeated")
 	f.StringVar(&since, "since", "", "published at or after, e.g. 2026-01-31T10:00:00Z")
 	f.StringVar(&until, "until", "", "published at or before")
 	f.BoolVar(&dry, "dry-run", false, "only count")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, &asJSON)
 	required(cmd, "table")
 	return cmd
 }

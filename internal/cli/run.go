@@ -28,8 +28,9 @@ func newRun(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "run",
 		Short: "Relay until SIGINT or SIGTERM",
-		Long: "Relay until SIGINT or SIGTERM. The first signal drains: messages in flight get their outcome and their stamp, the rest\n" +
-			"goes back, the slot is confirmed, the lock is freed. The second quits. It never migrates.",
+		Long: "Relay until SIGINT or SIGTERM. The first signal drains: messages in flight get\n" +
+			"their outcome and their stamp, the rest goes back, the slot is confirmed, the\n" +
+			"lock is freed. The second quits. It never migrates.",
 		Example: "  pgrelay run --config pgrelay.yaml",
 		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.run(cmd.Context()) },

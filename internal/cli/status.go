@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -23,11 +22,11 @@ func newStatus(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.print(asJSON, st, func(w *tabwriter.Writer) { printStatus(w, st) })
+				return a.print(asJSON, st, func(p *page) { printStatus(p, st) })
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
@@ -39,20 +38,33 @@ func slotName(cfg *config.Config, database string) string {
 	return cfg.SlotName(database)
 }
 
-func printStatus(w *tabwriter.Writer, st status.Status) {
-	fmt.Fprintf(w, "slot\t%s\n", slotText(st.Slot))
-	switch {
-	case st.Leader.Instance == "":
-		fmt.Fprintln(w, "leader\tnone yet")
-	case st.Leader.Alive:
-		fmt.Fprintf(w, "leader\t%s, epoch %d\n", st.Leader.Instance, st.Leader.Epoch)
-	default:
-		fmt.Fprintf(w, "leader\tnone since %s (was %s)\n", time.Duration(st.Leader.SeenSeconds*float64(time.Second)).Round(time.Second), st.Leader.Instance)
-	}
-	fmt.Fprintln(w, "\nOUTBOX\tPENDING\tDEFERRED\tPROCESSING\tRETRYING\tDEAD\tUNCERTAIN\tOLDEST")
+func printStatus(p *page, st status.Status) {
+	p.list([][]cell{cells("slot", slotText(st.Slot)), cells("leader", leaderText(st.Leader))})
+	p.line("")
+	rows := [][]cell{cells("OUTBOX", "PENDING", "DEFERRED", "PROCESSING", "RETRYING", "DEAD", "UNCERTAIN", "OLDEST")}
 	for _, c := range st.Outboxes {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", c.Table, c.Pending, c.Deferred, c.Processing, c.Retrying, c.Dead, c.Uncertain, c.Oldest.Round(time.Second))
+		rows = append(rows, cells(c.Table, c.Pending, c.Deferred, c.Processing, c.Retrying, alarming(c.Dead), alarming(c.Uncertain), c.Oldest.Round(time.Second)))
 	}
+	p.table(rows)
+}
+
+// alarming is a count that should be 0.
+func alarming[N int | int64](n N) cell {
+	c := cell{text: fmt.Sprint(n)}
+	if n > 0 {
+		c.style = red
+	}
+	return c
+}
+
+func leaderText(l status.Leader) string {
+	switch {
+	case l.Instance == "":
+		return "none yet"
+	case l.Alive:
+		return fmt.Sprintf("%s, epoch %d", l.Instance, l.Epoch)
+	}
+	return fmt.Sprintf("none since %s (was %s)", time.Duration(l.SeenSeconds*float64(time.Second)).Round(time.Second), l.Instance)
 }
 
 func slotText(s status.Slot) string {
@@ -64,11 +76,11 @@ func slotText(s status.Slot) string {
 	case s.Lost:
 		return s.Name + " is lost (" + cmp.Or(s.LostReason, "PostgreSQL removed WAL that it needs") + "); a running relay replaces it"
 	}
-	text := fmt.Sprintf("%s, lag %s, retained WAL %s", s.Name, bytes(s.LagBytes), bytes(s.RetainedBytes))
+	text := fmt.Sprintf("%s, lag %s, retained WAL %s", s.Name, size(s.LagBytes), size(s.RetainedBytes))
 	if !s.Active {
 		text += ", nobody reads it"
 	}
 	return text
 }
 
-func bytes(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
+func size(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

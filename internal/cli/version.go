@@ -1,23 +1,25 @@
 package cli
 
 import (
-	"fmt"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
 )
 
 func newVersion(a *app) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
-		Example: "  pgrelay version",
+		Example: "  pgrelay version --json",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(a.stdout, "pgrelay", versionText(a.Version))
-			return err
+			text := versionText(a.Version)
+			return a.print(asJSON, map[string]string{"version": text}, func(p *page) { p.line("pgrelay %s", text) })
 		},
 	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
 }
 
 func versionText(version string) string {
