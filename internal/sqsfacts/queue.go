@@ -54,8 +54,8 @@ func (q *Queue) receive(ctx context.Context) ([]types.Message, error) {
 	return out.Messages, nil
 }
 
-// drain receives and deletes until nothing is left.
-func (q *Queue) drain(ctx context.Context) ([]types.Message, error) {
+// Drain receives and deletes until nothing is left, and returns what there was.
+func (q *Queue) Drain(ctx context.Context) ([]types.Message, error) {
 	var all []types.Message
 	for {
 		messages, err := q.receive(ctx)
@@ -74,7 +74,7 @@ func (q *Queue) drain(ctx context.Context) ([]types.Message, error) {
 
 // holds empties the queue and says in what its bodies differ. A standard queue has no order.
 func (q *Queue) holds(ctx context.Context, want ...string) error {
-	messages, err := q.drain(ctx)
+	messages, err := q.Drain(ctx)
 	if err != nil {
 		return err
 	}

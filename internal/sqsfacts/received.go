@@ -64,7 +64,7 @@ func (q *Queue) roundTrip(ctx context.Context, in sqs.SendMessageInput) (types.M
 	if err != nil {
 		return types.Message{}, nil, err
 	}
-	messages, err := q.drain(ctx)
+	messages, err := q.Drain(ctx)
 	if err != nil {
 		return types.Message{}, nil, err
 	}

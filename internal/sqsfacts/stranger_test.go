@@ -41,11 +41,13 @@ var differs = map[string][]string{
 
 func TestAStrangerKnowsTheSameFacts(t *testing.T) {
 	t.Parallel()
-	bare := &bareCodes{through: transport(t)}
-	t.Run("facts", func(t *testing.T) {
-		sqsfacts.Server{Client: client(stranger.Start(t), bare), Prefix: "facts-"}.Run(t, differs)
+	url, bare := stranger.Start(t), &bareCodes{through: transport(t)}
+	agrees := t.Run("facts", func(t *testing.T) {
+		sqsfacts.Server{Client: client(url, bare), Prefix: "facts-"}.Run(t, differs)
 	})
-	require.Positive(t, bare.mended.Load(), "fauxqs spells codes as AWS does; take bareCodes away")
+	if agrees {
+		require.Positive(t, bare.mended.Load(), "fauxqs spells codes as AWS does; take bareCodes away")
+	}
 }
 
 // bareCodes mends one difference that else would be in each refusal: fauxqs puts the
