@@ -20,7 +20,8 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer, tables []*relay.Table) *metrics {
 	m := &metrics{
 		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pgrelay_poller_ids_total", Help: "Ids that looks found, by outbox and what was looked for; a row may be found more than once."}, []string{"outbox", "look"}),
+			Name: "pgrelay_poller_ids_total",
+			Help: "Ids that looks found, by outbox and what was looked for; a row may be found more than once."}, []string{"outbox", "look"}),
 		deleted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pgrelay_retention_deleted_total", Help: "Settled rows that were deleted past their retention."}, []string{"outbox"}),
 	}

@@ -66,10 +66,12 @@ WITH cand AS MATERIALIZED (
 	  FROM %[2]s WHERE %[3]s),
 picked AS MATERIALIZED (
 	SELECT c.*, c.id::text IN (SELECT unnest($6::text[])) AND c.generation IS NULL AS again FROM ok c
-	 WHERE c.nth <= coalesce(($3::int[])[c.dest + 1], 2147483647) AND c.total - c.size < $4::bigint AND c.run <= greatest(1, least(%[7]d, coalesce(($3::int[])[c.dest + 1], 2147483647) / 2))),
+	 WHERE c.nth <= coalesce(($3::int[])[c.dest + 1], 2147483647) AND c.total - c.size < $4::bigint
+	   AND c.run <= greatest(1, least(%[7]d, coalesce(($3::int[])[c.dest + 1], 2147483647) / 2))),
 fix AS (
 	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, generation, next_attempt_at)
-	SELECT @name, p.id::text, coalesce(p.event_id::text, ''), coalesce(p.kind::text, ''), CASE WHEN p.again THEN nextval('pgrelay.generations') ELSE p.generation END, now()
+	SELECT @name, p.id::text, coalesce(p.event_id::text, ''), coalesce(p.kind::text, ''),
+	       CASE WHEN p.again THEN nextval('pgrelay.generations') ELSE p.generation END, now()
 	  FROM picked p WHERE p.stale OR p.again
 	    ON CONFLICT (outbox, row_id) DO UPDATE SET generation = excluded.generation, next_attempt_at = now(), dead_at = NULL, uncertain = false,
 	       attempts = CASE WHEN f.dead_at IS NULL THEN f.attempts ELSE 0 END, unknowns = CASE WHEN f.dead_at IS NULL THEN f.unknowns ELSE 0 END,
@@ -188,7 +190,8 @@ func sizeExpr(t *Table) string {
 const rowOverhead = 512
 
 // lineRun is the most rows of a line that one claim takes: they go one after the other, so that a hot key would otherwise hold all
-// the room of its destination; for the same reason no line takes more than half of it. At 50 the claim and stamp between two runs cost a line a few percent of its sends.
+// the room of its destination; for the same reason no line takes more than half of it. At 50
+// the claim and stamp between two runs cost a line a few percent of its sends.
 const lineRun = 50
 
 // answersSQL says why ids did not come back from a claim. $1 ids, $2 their transactions (32 bits; NULL unknown),

@@ -92,7 +92,8 @@ hit AS MATERIALIZED (
 buried AS (UPDATE @outbox o SET @dead = now() FROM hit h WHERE @o.id = h.k AND h.dies),
 counted AS (
 	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, crashes, attempts, next_attempt_at, dead_at, claim, reason, detail)
-	SELECT @name, h.id, coalesce(h.event_id::text, ''), coalesce(h.kind::text, ''), 1, h.alone::int, CASE WHEN NOT h.dies THEN now() END, CASE WHEN h.dies THEN now() END, h.claim,
+	SELECT @name, h.id, coalesce(h.event_id::text, ''), coalesce(h.kind::text, ''), 1, h.alone::int,
+	       CASE WHEN NOT h.dies THEN now() END, CASE WHEN h.dies THEN now() END, h.claim,
 	       'crashed', CASE WHEN h.alone THEN 'the relay died while this row alone was in flight' ELSE 'the relay died while this row was in flight with others' END
 	  FROM hit h
 	    ON CONFLICT (outbox, row_id) DO UPDATE SET attempts = f.attempts + excluded.attempts, crashes = f.crashes + 1,

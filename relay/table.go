@@ -273,7 +273,8 @@ func (t *Table) checkOrder(sinks []Sink, facts keyFacts) (problems []error) {
 		}
 		if !t.SequenceKey && len(t.orderBy) == 0 {
 			problems = append(problems, &TableError{t.Name,
-				fmt.Sprintf("route %q goes to a FIFO queue, but the key %q (%s) is not an integer from a sequence, so it gives no order", r.Kind, t.names.id, t.IDColumn.Type),
+				fmt.Sprintf("route %q goes to a FIFO queue, but the key %q (%s) is not an integer from a sequence, so it gives no order",
+					r.Kind, t.names.id, t.IDColumn.Type),
 				"give order_by: columns that rise with each row, or order: none on the route"})
 		}
 		if !t.builder.groupIsKey(i, t.names.orderingKey) {
@@ -288,7 +289,8 @@ func (t *Table) checkOrder(sinks []Sink, facts keyFacts) (problems []error) {
 // checkIdentity wants a unique event id for a destination that deduplicates by it.
 func (t *Table) checkIdentity(r config.Route, facts keyFacts) error {
 	if t.names.eventID == "" && t.IDColumn.Type != "uuid" {
-		return &TableError{t.Name, fmt.Sprintf("route %q goes to a FIFO queue, which deduplicates by event id, but there is no event_id column and the key is no uuid", r.Kind),
+		return &TableError{t.Name, fmt.Sprintf("route %q goes to a FIFO queue, which deduplicates by event id, but there is no event_id column and the key is no uuid",
+			r.Kind),
 			fmt.Sprintf("run: ALTER TABLE %s ADD COLUMN event_id uuid NOT NULL DEFAULT gen_random_uuid() UNIQUE", t.Name)}
 	}
 	if t.names.eventID != "" && !facts.unique[t.names.eventID] && !t.Partitioned {
