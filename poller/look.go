@@ -14,7 +14,7 @@ import (
 )
 
 // do does a visit's task. What is due goes first: it has waited longest.
-func (p *Poller) do(ctx context.Context, conn *pgx.Conn, w *watch, t task) error {
+func (p *Poller) do(ctx context.Context, conn *pgx.Conn, w *watch, t *task) error {
 	if t.due {
 		if err := p.lookDue(ctx, conn, w); err != nil {
 			return err
@@ -27,7 +27,7 @@ func (p *Poller) do(ctx context.Context, conn *pgx.Conn, w *watch, t task) error
 	}
 	switch {
 	case t.full:
-		if err := p.lookFull(ctx, conn, w, &t); err != nil {
+		if err := p.lookFull(ctx, conn, w, t); err != nil {
 			return err
 		}
 	case t.pass:

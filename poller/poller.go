@@ -78,7 +78,7 @@ const channel = relay.NotifyChannel
 
 // Run looks until ctx ends. It waits out servers that are gone, and returns nil.
 func (p *Poller) Run(ctx context.Context) error {
-	wait := time.Duration(0)
+	wait, said := time.Duration(0), ""
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := p.session(ctx)
@@ -86,10 +86,13 @@ func (p *Poller) Run(ctx context.Context) error {
 			break
 		}
 		if time.Since(began) > reconnectMost {
-			wait = 0
+			wait, said = 0, ""
 		}
 		wait = min(max(reconnectFirst, 2*wait), reconnectMost)
-		p.cfg.Log.Warn().Str("error", relay.PublicError(err)).Dur("again_in", wait).Msg("poller lost its connection")
+		if text := relay.PublicError(err); text != said {
+			said = text
+			p.cfg.Log.Warn().Str("error", text).Msg("poller lost its connection")
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
@@ -190,7 +193,7 @@ func (p *Poller) visit(ctx context.Context, conn *pgx.Conn, w *watch) (time.Time
 		return w.quietUntil, nil
 	}
 	task := w.plan(now)
-	err := p.do(ctx, conn, w, task)
+	err := p.do(ctx, conn, w, &task)
 	switch {
 	case err == nil:
 		if w.failing != "" {

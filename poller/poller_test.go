@@ -97,7 +97,7 @@ func TestNotificationWakesThePoller(t *testing.T) {
 	f.start()
 	pgtest.Eventually(t, 20*time.Second, func() error {
 		var n int
-		if err := f.conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgrelay poller' AND datname = current_database() AND query LIKE '%extract%' AND state = 'idle'`).Scan(&n); err != nil {
+		if err := f.conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgrelay poller' AND datname = current_database() AND query LIKE '%FROM page%' AND state = 'idle'`).Scan(&n); err != nil {
 			return err
 		}
 		if n == 0 {

@@ -81,11 +81,12 @@ func (w *watch) plan(now time.Time) task {
 	defer w.mu.Unlock()
 	t := task{sweep: !now.Before(w.sweepAt), sinks: w.sinks}
 	t.full = w.all || t.sweep
-	t.due = t.full || len(t.sinks) > 0 || !w.dueAt.IsZero() && !now.Before(w.dueAt)
 	if !now.Before(w.lookAt) {
 		t.full = t.full || w.cheap
 		t.pass = !t.full
 	}
+	// With every look: of a deferred row that the stream did not bring no timer knows.
+	t.due = t.full || t.pass || len(t.sinks) > 0 || !w.dueAt.IsZero() && !now.Before(w.dueAt)
 	w.all, w.sinks = false, nil
 	if t.due {
 		w.dueAt = time.Time{}
