@@ -38,7 +38,7 @@ func TestSecondInstanceStandsByAndTakesOver(t *testing.T) {
 	_, body := standby.get("/readyz")
 	require.Equal(t, "leading\n", body)
 	w.settled(0)
-	require.Equal(t, map[string]float64{"queue": 10}, standby.gauges("pgrelay_published_total"))
+	require.Equal(t, 10.0, standby.gauges("pgrelay_published_total")["queue"])
 	standby.stop()
 	require.ElementsMatch(t, w.strings(`SELECT event_id::text FROM pgrelay.outbox_events`), eventIDs(w.sqs.Messages(standardQueue)))
 }

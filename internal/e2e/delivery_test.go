@@ -92,7 +92,9 @@ func TestTransactionOfAHundredThousandRowsArrivesOnce(t *testing.T) {
 	p := w.stream()
 	const n = 100_000
 	w.insert("q", n)
-	w.arrive(standardQueue, n)
+	for some := n / 10; some <= n; some += n / 10 {
+		w.arrive(standardQueue, some) // so many, each within patience
+	}
 	w.settled(0)
 	p.stop()
 	seen := make(map[string]bool, n)

@@ -46,12 +46,15 @@ func TestDeferredRowLeavesWhenItIsDue(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]sections{
 		"by the stream": {"poller": slowPoller},
-		"by polling":    {"poller": "{interval: 200ms}", "replication": "{enabled: false}"},
+		"by polling":    {"poller": "{interval: 200ms, sweep_interval: 1h}", "replication": "{enabled: false}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, change)
 			p := w.start()
+			w.insert("f", 1)
+			w.arrive(fifoQueue, 1) // the first look, which would find all, is over
+			w.settled(0)
 			w.exec(`INSERT INTO pgrelay.outbox_events (event_type, payload, available_at)
 				SELECT 'q', to_jsonb(n), now() + interval '1 second' + n * interval '50 ms' FROM generate_series(1, 20) n`)
 			messages := w.arrive(standardQueue, 20)
