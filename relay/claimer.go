@@ -247,8 +247,10 @@ func (c *claimer) narrow(ctx context.Context, o *outbox, wants []want, alone boo
 	for _, w := range wants {
 		w.wait = min(max(c.relay.cfg.Interval, 2*w.wait), unreadableMost)
 		o.inbox.park(w, time.Now(), nil)
-		c.log.Error().Str("outbox", o.table.Name).Str("id", w.id).Str("error", PublicError(fault)).Dur("again_in", w.wait).
-			Msg("row cannot be claimed; trying again, others go on")
+		if write, _ := c.relay.lines.line(time.Now(), o.table.Name+" claim"); write {
+			c.log.Error().Str("outbox", o.table.Name).Str("id", w.id).Str("error", PublicError(fault)).Dur("again_in", w.wait).
+				Msg("row cannot be claimed; trying again, others go on")
+		}
 	}
 	return nil
 }

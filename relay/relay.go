@@ -59,6 +59,7 @@ type Relay struct {
 	metrics      *metrics
 	work         chan struct{} // something may be claimed
 	alone        atomic.Bool   // a suspect is in flight, and nothing else may be
+	lines        sampled
 
 	leader atomic.Pointer[leader]
 	turned atomic.Int64 // when the loop of lock or claims last turned, in Unix nanoseconds
@@ -396,8 +397,16 @@ func (r *Relay) drain(ctx context.Context, l *leader) {
 	}
 }
 
-// died counts and logs a row that left the pending set undelivered.
+// died counts a row that left the pending set undelivered, and logs it unless many die alike.
 func (r *Relay) died(t *Table, id, kind, reason, detail string) {
 	r.metrics.dead.WithLabelValues(t.Name, reason).Inc()
-	r.cfg.Log.Warn().Str("outbox", t.Name).Str("id", id).Str("kind", kind).Str("reason", reason).Str("detail", detail).Msg("row is dead")
+	write, last := r.lines.line(time.Now(), t.Name+" "+reason)
+	if !write {
+		return
+	}
+	line := r.cfg.Log.Warn().Str("outbox", t.Name).Str("id", id).Str("kind", kind).Str("reason", reason).Str("detail", detail)
+	if last {
+		line.Str("more", "others of this reason are not logged for a minute; `pgrelay dead list` has them all")
+	}
+	line.Msg("row is dead")
 }
