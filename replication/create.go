@@ -62,7 +62,7 @@ func (c *creator) create(ctx context.Context) error {
 	if err != nil {
 		cancel()
 	}
-	<-done // its error is our doing
+	<-done //nolint:errcheck // its error is our doing
 	if err == nil {
 		err = c.cleanUp(ctx)
 	}

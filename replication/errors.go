@@ -66,7 +66,8 @@ func sqlState(err error) string {
 func connectFault(err error) error {
 	switch sqlState(err) {
 	case codePrivilege:
-		return &Unavailable{ReasonPermission, "the role may not replicate: run ALTER ROLE … REPLICATION, or grant it the provider's replication role (rds_replication on Amazon RDS)", err}
+		return &Unavailable{ReasonPermission, "the role may not replicate: run ALTER ROLE … REPLICATION, " +
+			"or grant it the provider's replication role (rds_replication on Amazon RDS)", err}
 	case codeConnections:
 		return &Unavailable{ReasonSenders, "no WAL sender or connection is free: raise max_wal_senders (needs a restart) or end one of pg_stat_replication", err}
 	case codeProtocolViolation, codeFeature:
@@ -85,7 +86,8 @@ func createFault(err error) error {
 	case codePrivilege:
 		return connectFault(err)
 	case codeConfigLimit:
-		return &Unavailable{ReasonSlots, "no replication slot is free: raise max_replication_slots (needs a restart) or drop one that nobody uses, see pg_replication_slots", err}
+		return &Unavailable{ReasonSlots, "no replication slot is free: raise max_replication_slots (needs a restart) " +
+			"or drop one that nobody uses, see pg_replication_slots", err}
 	case codeNotReady:
 		return &Unavailable{ReasonWALLevel, walLevelDetail, err}
 	}

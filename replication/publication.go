@@ -232,7 +232,8 @@ func ensurePublication(ctx context.Context, conn *pgx.Conn, name string, tables 
 	}
 	if t := after.notCarried(); t != nil {
 		return nil, false, &Unavailable{Reason: ReasonPublication, Detail: fmt.Sprintf(
-			"publication %s does not carry table %s under its own name: take the partitioned table that it belongs to out of it, or configure another publication", quoteName(name), t.Canonical)}
+			"publication %s does not carry table %s under its own name: "+
+				"take the partitioned table that it belongs to out of it, or configure another publication", quoteName(name), t.Canonical)}
 	}
 	return before, len(plan.statements) > 0, nil
 }

@@ -117,12 +117,12 @@ func TestThePositionIsReportedWhenItMovesAndAtOnceWhenAsked(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- s.run(ctx) }()
 
-		time.Sleep(2 * time.Second) // in the bubble: no real time
+		<-time.After(2 * time.Second) // in the bubble: no real time
 		server.send(t, keepalive(100, 0))
 		synctest.Wait()
 		require.Equal(t, []status{{2 * time.Second, 100, false}}, server.reports, "the last report is over a second old")
 		server.send(t, keepalive(200, 0))
-		time.Sleep(1500 * time.Millisecond)
+		<-time.After(1500 * time.Millisecond)
 		synctest.Wait()
 		require.Equal(t, status{3 * time.Second, 200, false}, server.reports[1])
 		server.send(t, keepalive(300, 1))

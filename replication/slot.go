@@ -135,7 +135,8 @@ func foreignSlot(slot string, st *SlotState) error {
 	if st.Plugin == "" {
 		what = "is a physical one"
 	}
-	return &Unavailable{Reason: ReasonSlotForeign, Detail: fmt.Sprintf("slot %s %s: configure another replication.slot, or drop it if nobody needs it", slot, what)}
+	return &Unavailable{Reason: ReasonSlotForeign, Detail: fmt.Sprintf(
+		"slot %s %s: configure another replication.slot, or drop it if nobody needs it", slot, what)}
 }
 
 func heldSlot(slot string, h Holder) error {

@@ -113,7 +113,9 @@ func TestAPlainRoleNeedsThePublicationAndReplication(t *testing.T) {
 	require.NoError(t, err)
 	r.start()
 	statement := r.unavailable(ReasonPublication)
-	statement = statement[strings.Index(statement, "CREATE"):]
+	_, statement, found := strings.Cut(statement, "CREATE")
+	require.True(t, found)
+	statement = "CREATE" + statement
 	r.db.Exec(t, statement)
 	require.Contains(t, r.unavailable(ReasonPermission), "REPLICATION")
 	r.db.Exec(t, `ALTER ROLE plain REPLICATION`)

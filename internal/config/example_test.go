@@ -58,7 +58,9 @@ func TestExampleReferenceLoadsAndNamesEveryDefault(t *testing.T) {
 
 	entry := reflect.New(reflect.TypeFor[Destination]()).Elem()
 	setDefaults(entry)
-	want, got := entry.Interface().(Destination), c.Destinations["bookings"]
+	want, ok := entry.Interface().(Destination)
+	require.True(t, ok)
+	got := c.Destinations["bookings"]
 	want.Type, want.Queue = got.Type, got.Queue
 	require.Equal(t, want, got)
 	require.Equal(t, OrderKey, c.Outboxes[0].Routes[0].Order)

@@ -28,8 +28,8 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		require.Nil(t, c)
-		problems, ok := err.(Problems)
-		require.True(t, ok)
+		var problems Problems
+		require.ErrorAs(t, err, &problems)
 		require.NotEmpty(t, problems)
 		for _, p := range problems {
 			require.Positive(t, p.Line)

@@ -22,7 +22,7 @@ var (
 	accountID  = regexp.MustCompile(`^[0-9]{12}$`)
 	regionName = regexp.MustCompile(`^[a-z0-9-]{1,63}$`) // local servers make up their own
 	awsRegion  = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-[0-9]+$`)
-	awsHost    = regexp.MustCompile(`(^|\.)(amazonaws\.com|amazonaws\.com\.cn|amazonaws\.eu|api\.aws|api\.amazonwebservices\.com\.cn|c2s\.ic\.gov|sc2s\.sgov\.gov)$`)
+	awsHost    = regexp.MustCompile(`(^|\.)(amazonaws\.(com|com\.cn|eu)|api\.aws|api\.amazonwebservices\.com\.cn|(c2s\.ic|sc2s\.sgov)\.gov)$`)
 )
 
 func parseQueue(text string) (queue, error) {

@@ -14,13 +14,16 @@ var (
 	asciiUpper     = regexp.MustCompile(`[A-Z]+`)
 )
 
+var errNotTable = errors.New("must be table or schema.table; a name with other characters than letters, digits and _ " +
+	`stands in double quotes, as in SQL: '"My Table"'`)
+
 // ParseTable reads table or schema.table as SQL does: names fold to lower case unless quoted.
 func ParseTable(text string) (Table, error) {
 	var parts []string
 	for rest := text; ; {
 		m := identifierPart.FindStringSubmatch(rest)
 		if m == nil {
-			return Table{}, errors.New(`must be table or schema.table; a name with other characters than letters, digits and _ stands in double quotes, as in SQL: '"My Table"'`)
+			return Table{}, errNotTable
 		}
 		name := strings.ReplaceAll(m[1], `""`, `"`)
 		if name == "" {
@@ -39,7 +42,7 @@ func ParseTable(text string) (Table, error) {
 		case rest == "":
 			return Table{}, errors.New("has more than two parts; one pgrelay relays the tables of one database, so schema.table is enough")
 		case rest[0] != '.':
-			return Table{}, errors.New(`must be table or schema.table; a name with other characters than letters, digits and _ stands in double quotes, as in SQL: '"My Table"'`)
+			return Table{}, errNotTable
 		}
 		rest = rest[1:]
 	}

@@ -29,8 +29,8 @@ const drain = 5 * time.Second
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
 	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 	case err != nil:
@@ -87,6 +87,6 @@ func serve(ctx context.Context, listener net.Listener, srv *sqstest.Server) erro
 	if web.Shutdown(ctx) != nil {
 		web.Close() //nolint:errcheck // the process ends anyway
 	}
-	<-served
+	<-served //nolint:errcheck // http.ErrServerClosed
 	return nil
 }
