@@ -178,7 +178,7 @@ func (c *claimer) release(ctx context.Context, o *outbox) error {
 	}
 	limited, cancel := statement(ctx)
 	defer cancel()
-	rows, err := c.leader.release(limited, o.table, c.relay.flights.claims(), c.relay.cfg.Limits.Retry.MaxAttempts)
+	rows, err := c.leader.release(limited, o.table, c.relay.flights.held(o.table), c.relay.cfg.Limits.Retry.MaxAttempts)
 	if err != nil {
 		if ctx.Err() != nil || sessionLost(c.leader.conn, err) {
 			return fmt.Errorf("taking up claims of %s: %w", o.table.Name, err)

@@ -109,16 +109,23 @@ func (f *flights) inFlight() (rows int, bytes int64) {
 	return len(f.rows), f.bytes
 }
 
-// claims are the claims rows that this process holds.
-func (f *flights) claims() []int64 {
+// held are rows in flight with the claims that hold them.
+type held struct {
+	claims, epochs []int64
+	ids            []string
+}
+
+// held are a table's.
+func (f *flights) held(t *Table) held {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	held := []int64{}
-	for _, fl := range f.rows {
-		held = append(held, fl.claim)
+	h := held{claims: []int64{}, epochs: []int64{}, ids: []string{}}
+	for key, fl := range f.rows {
+		if key.table == t.Name {
+			h.claims, h.epochs, h.ids = append(h.claims, fl.claim), append(h.epochs, fl.epoch), append(h.ids, key.id)
+		}
 	}
-	slices.Sort(held)
-	return slices.Compact(held)
+	return h
 }
 
 // landed is closed once nothing is in flight.

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 
@@ -55,15 +56,19 @@ func TestFlightsLetEachIDOutOnceAndCountWhatIsIn(t *testing.T) {
 				rows, bytes := f.inFlight()
 				require.Len(t, in, rows)
 				require.EqualValues(t, 10*rows, bytes)
-				lines, claims := map[lineKey]bool{}, map[int64]bool{}
+				lines, held := map[lineKey]bool{}, f.held(table)
 				for _, d := range in {
-					lines[d.lineKey()], claims[d.claim] = true, true
+					lines[d.lineKey()] = true
+					i := slices.Index(held.ids, d.row.ID)
+					require.GreaterOrEqual(t, i, 0)
+					require.Equal(t, d.claim, held.claims[i])
+					require.Equal(t, d.epoch, held.epochs[i])
 				}
 				for _, key := range []string{"0", "1", "2"} {
 					k := lineKey{table, key, 0}
 					require.Equal(t, lines[k], f.hasLine(k))
 				}
-				require.Len(t, f.claims(), len(claims))
+				require.Len(t, held.ids, len(in))
 				select {
 				case <-f.landed():
 					require.Empty(t, in)

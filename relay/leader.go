@@ -175,16 +175,17 @@ type released struct {
 	dies     bool // it was alone in flight once too often
 }
 
-// release takes up a table's rows from the claims of others, and lets go of claims of this instance that it does not
-// hold in memory. A row that was in flight in a dead process counts a crash.
-func (l *leader) release(ctx context.Context, t *Table, held []int64, maxAttempts int) (rows []released, err error) {
+// release takes up a table's rows from the claims of others, and takes out of this instance's claims what it does not hold in
+// memory: stamps that a crash of the server took back bring ids of claims back that are otherwise held. A row that was in flight
+// in a dead process counts a crash.
+func (l *leader) release(ctx context.Context, t *Table, held held, maxAttempts int) (rows []released, err error) {
 	err = pgx.BeginFunc(ctx, l.conn, func(tx pgx.Tx) error {
 		// As durable as the takeover: a release that a crash took back would let the predecessor's stamps count again.
 		if _, err := tx.Exec(ctx, `SET LOCAL synchronous_commit = local`); err != nil {
 			return err
 		}
-		// Locked by one statement and released by the next, which then sees what a late stamp took out meanwhile.
-		if _, err := tx.Exec(ctx, `SELECT FROM pgrelay.claims WHERE outbox = $1 AND NOT id = ANY ($2) ORDER BY id FOR UPDATE`, t.Name, held); err != nil {
+		// Locked by one statement and released by the next ones, which then see what a late stamp took out meanwhile.
+		if _, err := tx.Exec(ctx, `SELECT FROM pgrelay.claims WHERE outbox = $1 ORDER BY id FOR UPDATE`, t.Name); err != nil {
 			return err
 		}
 		var ids []string
@@ -193,7 +194,7 @@ func (l *leader) release(ctx context.Context, t *Table, held []int64, maxAttempt
 		err := tx.QueryRow(ctx, `
 			SELECT coalesce(array_agg(u.id), '{}'), coalesce(array_agg(c.alone), '{}'), coalesce(array_agg(c.id), '{}')
 			  FROM pgrelay.claims c CROSS JOIN LATERAL unnest(c.ids) AS u(id)
-			 WHERE c.outbox = $1 AND c.instance <> $2 AND NOT c.id = ANY ($3)`, t.Name, l.instance, held).Scan(&ids, &alone, &claims)
+			 WHERE c.outbox = $1 AND c.instance <> $2`, t.Name, l.instance).Scan(&ids, &alone, &claims)
 		if err != nil {
 			return err
 		}
@@ -202,7 +203,15 @@ func (l *leader) release(ctx context.Context, t *Table, held []int64, maxAttempt
 				return err
 			}
 		}
-		_, err = tx.Exec(ctx, `DELETE FROM pgrelay.claims WHERE outbox = $1 AND NOT id = ANY ($2)`, t.Name, held)
+		_, err = tx.Exec(ctx, `
+			UPDATE pgrelay.claims c SET ids = ARRAY(
+			       SELECT h.id FROM unnest($3::bigint[], $4::bigint[], $5::text[]) AS h(claim, epoch, id)
+			        WHERE h.claim = c.id AND h.epoch = c.epoch AND h.id = ANY (c.ids))
+			 WHERE c.outbox = $1 AND c.instance = $2`, t.Name, l.instance, held.claims, held.epochs, held.ids)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `DELETE FROM pgrelay.claims WHERE outbox = $1 AND (instance <> $2 OR ids = '{}')`, t.Name, l.instance)
 		return err
 	})
 	return rows, err

@@ -305,7 +305,7 @@ func TestRowThatDiedBeforeItsTurnHidesNoEarlierOne(t *testing.T) {
 func TestReleaseTakesUpTheRowsOfOthersAndCountsACrash(t *testing.T) {
 	t.Parallel()
 	s := newStamping(t)
-	ids := s.ids(insertEvents, "f", "k", 6)
+	ids := s.ids(insertEvents, "f", "k", 7)
 	foreign := func(alone bool, ids ...string) {
 		s.exec(`INSERT INTO pgrelay.claims (outbox, instance, epoch, ids, alone) VALUES ('pgrelay.outbox_events', $1, 6, $2, $3)`, uuid.New(), ids, alone)
 	}
@@ -314,12 +314,13 @@ func TestReleaseTakesUpTheRowsOfOthersAndCountsACrash(t *testing.T) {
 	s.exec(`INSERT INTO pgrelay.failures (outbox, row_id, attempts, crashes, next_attempt_at) VALUES ('pgrelay.outbox_events', $1, 2, 4, now())`, ids[3])
 	foreign(true, ids[3])
 	s.exec(`UPDATE pgrelay.outbox_events SET published_at = now() WHERE id::text = $1`, ids[1])
-	mine, lost := s.claim(ids[4]), s.claim(ids[5])
+	mine, lost := s.claim(ids[4], ids[6]), s.claim(ids[5])
 	s.relay.flights.remove(lost)
+	s.relay.flights.remove(mine[1:]) // as if its stamp had been taken back
 	s.exec(`INSERT INTO pgrelay.claims (outbox, instance, epoch, ids) VALUES ('public.other', $1, 6, '{1}')`, uuid.New())
 
 	l := &leader{conn: s.session(), instance: s.relay.instance, epoch: 7}
-	rows, err := l.release(t.Context(), s.table, s.relay.flights.claims(), 3)
+	rows, err := l.release(t.Context(), s.table, s.relay.flights.held(s.table), 3)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []released{{ids[0], "f", false}, {ids[2], "f", false}, {ids[3], "f", true}}, rows)
 	for i, want := range []string{
