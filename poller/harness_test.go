@@ -24,18 +24,18 @@ type taker struct {
 	mu    sync.Mutex
 	rooms []int32
 	got   []string
-	full  bool // Offer waits for its context
+	// refuse says how many offers, after the first, find no room.
+	refuse int
 }
 
-func (k *taker) Offer(ctx context.Context, _ *relay.Table, ids []string) error {
+func (k *taker) Offer(_ context.Context, _ *relay.Table, ids []string) error {
 	k.mu.Lock()
-	full := k.full
-	k.got = append(k.got, ids...)
-	k.mu.Unlock()
-	if full {
-		<-ctx.Done()
-		return context.Cause(ctx)
+	defer k.mu.Unlock()
+	if len(k.got) > 0 && len(ids) > 0 && k.refuse > 0 {
+		k.refuse--
+		return relay.ErrNoRoom
 	}
+	k.got = append(k.got, ids...)
 	return nil
 }
 

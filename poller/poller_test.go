@@ -173,3 +173,23 @@ func TestRetentionDeletesOldPublishedRowsOnly(t *testing.T) {
 		return err
 	}, "old published rows are deleted")
 }
+
+func TestLookThatFoundNoRoomGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Hour)
+	ids := f.insert("a", 3*relay.LookSize, never)
+	f.taker.refuse = 5
+	f.start()
+	f.offered(3 * relay.LookSize)
+	require.Equal(t, 1, f.taker.offers(ids[0]), "it did not begin again")
+}
+
+func TestDueRowsBehindAPageOfThoseThatCannotGoAreOffered(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Hour)
+	f.insert("a", relay.LookSize+3, "now() - interval '1 s'")
+	f.exec(`INSERT INTO pgrelay.outbox_events (event_type, payload) SELECT 'b', '1' FROM generate_series(1, $1::int)`, 2*relay.LookSize+1)
+	f.exec(`INSERT INTO pgrelay.failures (outbox, row_id, attempts, next_attempt_at) SELECT $1, id::text, 1, now() FROM pgrelay.outbox_events WHERE event_type = 'b'`, f.table.Name)
+	f.start()
+	f.offered(3*relay.LookSize + 4) // the taker takes none of them out of the table
+}

@@ -20,6 +20,7 @@ type watch struct {
 	sweepAt time.Time // the next full look
 	cheap   bool      // the last full look was, so that it takes the place of the pass
 	mark    mark
+	rest    *look // of a look that was broken off, and goes on at the next visit
 
 	quietUntil time.Time
 	quiet      time.Duration
@@ -46,7 +47,7 @@ func (w *watch) restart() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.all, w.dueAt = true, time.Now()
-	w.mark = mark{}
+	w.mark, w.rest = mark{}, nil
 	w.quietUntil = time.Time{}
 }
 
@@ -81,8 +82,12 @@ func (w *watch) plan(now time.Time) task {
 	defer w.mu.Unlock()
 	t := task{sweep: !now.Before(w.sweepAt), sinks: w.sinks}
 	t.full = w.all || t.sweep
-	if !now.Before(w.lookAt) {
-		t.full = t.full || w.cheap
+	switch {
+	case t.full:
+	case w.rest != nil:
+		t.pass = true
+	case !now.Before(w.lookAt):
+		t.full = w.cheap
 		t.pass = !t.full
 	}
 	// With every look: of a deferred row that the stream did not bring no timer knows.
@@ -113,7 +118,7 @@ func (w *watch) undone(t task) {
 // done sets the next regular times.
 func (w *watch) done(t task, now time.Time, interval time.Duration) {
 	if t.full {
-		w.cheap = t.took < cheapLook
+		w.cheap = t.took < cheapLook && w.rest == nil
 	}
 	if t.full || t.pass {
 		w.lookAt = now.Add(interval)
@@ -124,7 +129,7 @@ func (w *watch) done(t task, now time.Time, interval time.Duration) {
 func (w *watch) next(now time.Time) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.all || len(w.sinks) > 0 {
+	if w.all || len(w.sinks) > 0 || w.rest != nil {
 		return now
 	}
 	next := w.lookAt

@@ -76,8 +76,10 @@ func TestStatementsTouchLittleOfAnOldTable(t *testing.T) {
 		{"release", sql.release, []any{fresh, make([]bool, n), make([]int64, n), 3}, 2500},
 		{"line", sql.line, []any{"hot", 1, low}, 100},
 		{"next look", sql.looks.next, []any{rooms, low}, 500},
-		{"deferred look", sql.looks.deferred, []any{rooms}, 50},
-		{"retry look", sql.looks.retries, []any{rooms}, 50},
+		{"deferred look", sql.looks.deferred[0], []any{rooms}, 50},
+		{"deferred look goes on", sql.looks.deferred[1], []any{rooms, "2000-01-01", "1"}, 50},
+		{"retry look", sql.looks.retries[0], []any{rooms}, 50},
+		{"retry look goes on", sql.looks.retries[1], []any{rooms, "2000-01-01", "1"}, 50},
 		{"orphans", sql.looks.orphans, nil, 100},
 		{"next due", sql.looks.nextDue, nil, 50},
 	} {

@@ -157,7 +157,7 @@ func (r *Relay) CatchUp(reason string) {
 	}
 }
 
-// ErrNoRoom says that for a while nothing was taken. Whoever looks goes on elsewhere; the relay has asked it to come back.
+// ErrNoRoom says that for a while nothing was taken. Whoever looks goes on elsewhere and comes back.
 var ErrNoRoom = errors.New("no room for more ids")
 
 // offerMost is how long a look at one table may keep the others waiting for theirs.
@@ -171,11 +171,7 @@ func (r *Relay) Offer(ctx context.Context, t *Table, ids []string) error {
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, offerMost, ErrNoRoom)
 	defer cancel()
-	err := r.outboxOf[t].inbox.offer(limited, wants)
-	if errors.Is(err, ErrNoRoom) {
-		r.looker.Look(t, -1)
-	}
-	return err
+	return r.outboxOf[t].inbox.offer(limited, wants)
 }
 
 // Rooms says, for a look at a table, how many rows each destination would take; 0 leaves a destination's rows out, and

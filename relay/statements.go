@@ -24,11 +24,11 @@ type statements struct {
 
 // looks are the poller's statements.
 type looks struct {
-	first, next string // pending rows by key, from the beginning and behind a key
-	deferred    string // rows that their producer deferred and that are due
-	retries     string // failures that are due
-	orphans     string // failures whose row is gone or settled
-	nextDue     string // seconds until something is due
+	first, next string    // pending rows by key, from the beginning and behind a key
+	deferred    [2]string // rows that their producer deferred and that are due
+	retries     [2]string // failures that are due
+	orphans     string    // failures whose row is gone or settled
+	nextDue     string    // seconds until something is due
 }
 
 func newStatements(t *Table) statements {

@@ -21,24 +21,25 @@ SELECT @o.id::text AS id FROM @outbox o @o.routed
  ORDER BY @o.id LIMIT ` + fmt.Sprint(LookSize) + `) q
  UNION ALL
 SELECT ` + top + `, pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint FROM pg_current_snapshot() s`
-	deferred, nextDeferred := "", "NULL::timestamptz"
+	var deferred [2]string
+	nextDeferred := "NULL::timestamptz"
 	if t.names.availableAt != "" {
-		deferred = x.Replace(`
-SELECT @o.id::text FROM @outbox o @o.routed
- WHERE @o.pending AND @o.available <= now() AND coalesce(($1::int[])[dt.dest + 1], 1) > 0
+		deferred = paged(x, `
+SELECT @o.id::text, @o.available::text FROM @outbox o @o.routed
+ WHERE @o.pending AND @o.available <= now()%s AND coalesce(($1::int[])[dt.dest + 1], 1) > 0
    AND NOT EXISTS (SELECT FROM pgrelay.failures f WHERE f.outbox = @name AND f.row_id = @o.id::text AND f.dead_at IS NULL)
- ORDER BY @o.available, @o.id LIMIT ` + fmt.Sprint(LookSize))
+ ORDER BY @o.available, @o.id LIMIT `+fmt.Sprint(LookSize), "(@o.available, @o.id) > ($2::text::timestamptz, $3::text::@keytype)")
 		nextDeferred = `(SELECT min(@o.available) FROM @outbox o WHERE @o.pending AND @o.available > now() AND @o.available < 'infinity')`
 	}
 	return looks{
 		first:    x.Replace(fmt.Sprintf(look, "")),
 		next:     x.Replace(fmt.Sprintf(look, " AND @o.id > $2::text::@keytype")),
 		deferred: deferred,
-		retries: x.Replace(`
-SELECT f.row_id FROM pgrelay.failures f JOIN @outbox o ON @o.id = f.row_id::@keytype @o.routed
- WHERE f.outbox = @name AND f.dead_at IS NULL AND f.next_attempt_at <= now() AND @o.pending AND @o.due
+		retries: paged(x, `
+SELECT f.row_id, f.next_attempt_at::text FROM pgrelay.failures f JOIN @outbox o ON @o.id = f.row_id::@keytype @o.routed
+ WHERE f.outbox = @name AND f.dead_at IS NULL AND f.next_attempt_at <= now()%s AND @o.pending AND @o.due
    AND coalesce(($1::int[])[dt.dest + 1], 1) > 0
- ORDER BY f.next_attempt_at LIMIT ` + fmt.Sprint(LookSize)),
+ ORDER BY f.next_attempt_at, f.row_id LIMIT `+fmt.Sprint(LookSize), "(f.next_attempt_at, f.row_id) > ($2::text::timestamptz, $3::text)"),
 		orphans: x.Replace(`
 DELETE FROM pgrelay.failures f
  WHERE f.outbox = @name AND f.row_id = ANY (ARRAY(
@@ -54,6 +55,11 @@ SELECT extract(epoch FROM least(
 	}
 }
 
+// paged makes of a look with a place for a further condition (%s) its first page and the pages behind a row.
+func paged(x *strings.Replacer, look, behind string) [2]string {
+	return [2]string{x.Replace(fmt.Sprintf(look, "")), x.Replace(fmt.Sprintf(look, " AND "+behind))}
+}
+
 // LookSize is the most ids that one look brings. It is a literal in the statements: for an unknown limit the planner
 // expects a tenth of the table and compiles the plan (SQL-NOTES §3).
 const LookSize = 500
@@ -67,11 +73,12 @@ func (t *Table) FirstLook() string { return t.sql.looks.first }
 // NextLook is the same behind a key: $1 rooms, $2 the key as text.
 func (t *Table) NextLook() string { return t.sql.looks.next }
 
-// DeferredLook finds rows whose producer's time has come: $1 rooms. Empty where the table has no such column.
-func (t *Table) DeferredLook() string { return t.sql.looks.deferred }
+// DeferredLook finds rows whose producer's time has come, with that time: $1 rooms. The second statement goes on behind a row: $2 its
+// time, $3 its key. Both are empty where the table has no such column.
+func (t *Table) DeferredLook() [2]string { return t.sql.looks.deferred }
 
-// RetryLook finds rows whose retry, republish or release is due: $1 rooms.
-func (t *Table) RetryLook() string { return t.sql.looks.retries }
+// RetryLook finds rows whose retry, republish or release is due in the same way.
+func (t *Table) RetryLook() [2]string { return t.sql.looks.retries }
 
 // OrphanedFailures deletes waiting failures whose row is gone or settled. It has to run in a REPEATABLE READ transaction,
 // so that a republish at the same moment makes it fail with 40001 and lose nothing.

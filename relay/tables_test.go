@@ -149,7 +149,7 @@ func TestEveryKindOfTableGetsTheSameTreatment(t *testing.T) {
 			f.offer(f.row(&k, "proof that the destination works", "2"))
 			pub.wait(t, 31)
 			pgtest.Eventually(t, 20*time.Second, func() error { // as the poller does when a retry is due
-				f.offer(f.ids(table.RetryLook(), f.relay.rooms())...)
+				f.offer(due(f, table.RetryLook())...)
 				f.offer(bad)
 				if pending := f.one(k.pending); pending != "0" {
 					return fmt.Errorf("%s rows are pending", pending)
@@ -171,7 +171,7 @@ func TestEveryKindOfTableGetsTheSameTreatment(t *testing.T) {
 			n, err := table.RetryDead(t.Context(), f.conn, DeadSelection{IDs: []string{bad}})
 			require.NoError(t, err)
 			require.Equal(t, 1, n)
-			f.offer(f.ids(table.RetryLook(), f.relay.rooms())...)
+			f.offer(due(f, table.RetryLook())...)
 			pub.wait(t, 32)
 			f.waitPending(&k, "0")
 
@@ -181,15 +181,13 @@ func TestEveryKindOfTableGetsTheSameTreatment(t *testing.T) {
 			change, err = table.Republish(t.Context(), f.conn, Selection{IDs: ids[:2]}, false)
 			require.NoError(t, err)
 			require.Equal(t, 2, change.Rows)
-			f.offer(f.ids(table.RetryLook(), f.relay.rooms())...)
+			f.offer(due(f, table.RetryLook())...)
 			pub.wait(t, 34)
 			f.waitPending(&k, "0")
 
 			f.exec(expander(table).Replace(`UPDATE @outbox o SET @unmarked WHERE @o.id::text = $1`), ids[3])
 			found := first(f, table.FirstLook(), f.relay.rooms())
-			if sql := table.DeferredLook(); sql != "" {
-				found = append(found, f.ids(sql, f.relay.rooms())...)
-			}
+			found = append(found, due(f, table.DeferredLook())...)
 			require.Equal(t, []string{ids[3]}, found)
 			f.offer(ids[3])
 			pub.wait(t, 35)
@@ -212,4 +210,13 @@ func unquoted(body string) string {
 		return body[1 : len(body)-1]
 	}
 	return body
+}
+
+// due runs the first page of a look for what is due.
+func due(f *fixture, look [2]string) []string {
+	f.t.Helper()
+	if look[0] == "" {
+		return nil
+	}
+	return f.ids(`SELECT q.id FROM (`+look[0]+`) q(id, at)`, f.relay.rooms())
 }
