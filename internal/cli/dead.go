@@ -115,7 +115,8 @@ func newDeadChange(a *app, use, short, done string, change deadChange) *cobra.Co
 	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: noArgs,
-		Example: fmt.Sprintf("  pgrelay dead %[1]s --table pgrelay.outbox_events --id 4711\n  pgrelay dead %[1]s --table pgrelay.outbox_events --all --reason queue_full", use),
+		Example: fmt.Sprintf("  pgrelay dead %[1]s --table pgrelay.outbox_events --id 4711\n"+
+			"  pgrelay dead %[1]s --table pgrelay.outbox_events --all --reason queue_full", use),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case all == (len(ids) > 0):

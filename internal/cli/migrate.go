@@ -61,7 +61,7 @@ func (a *app) migrateStatus(ctx context.Context, config *pgx.ConnConfig, asJSON 
 	if err != nil {
 		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // only read from
 	all, err := migrations.Status(ctx, conn)
 	if err != nil {
 		return err

@@ -115,7 +115,9 @@ func together(ctx context.Context, sources []func(context.Context) error) error 
 	return g.Wait()
 }
 
-func newStream(cfg *config.Config, conn *pgx.ConnConfig, tables []*relay.Table, r *relay.Relay, registry prometheus.Registerer, log zerolog.Logger) (*replication.Stream, error) {
+func newStream(cfg *config.Config, conn *pgx.ConnConfig, tables []*relay.Table, r *relay.Relay,
+	registry prometheus.Registerer, log zerolog.Logger,
+) (*replication.Stream, error) {
 	stream := replication.Config{
 		Conn: conn, Slot: cfg.SlotName(conn.Database), Publication: cfg.Replication.Publication,
 		Temporary: cfg.Replication.Temporary, Failover: cfg.Replication.Failover, MaxRetainedWAL: int64(cfg.Replication.MaxRetainedWAL),
