@@ -49,7 +49,7 @@ func printStatus(p *page, st status.Status) {
 }
 
 // alarming is a count that should be 0.
-func alarming[N int | int64](n N) cell {
+func alarming(n int) cell {
 	c := cell{text: fmt.Sprint(n)}
 	if n > 0 {
 		c.style = red

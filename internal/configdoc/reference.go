@@ -77,7 +77,7 @@ func field(v reflect.Value, path string) (reflect.Value, error) {
 			v = v.MapIndex(reflect.ValueOf(name))
 			continue
 		}
-		next := v.FieldByNameFunc(func(string) bool { return false })
+		var next reflect.Value
 		for f := range v.Type().Fields() {
 			if f.Tag.Get("yaml") == name {
 				next = v.FieldByIndex(f.Index)
