@@ -224,6 +224,7 @@ func (c *claimer) claim(ctx context.Context, o *outbox, wants []want, alone bool
 		wants = left
 	}
 	if ctx.Err() != nil || sessionLost(c.leader.conn, err) {
+		o.requeue(wants) // for the next lead, which first lets go of this claim should it have been committed
 		return ds, fmt.Errorf("claiming from %s: %w", o.table.Name, err)
 	}
 	if rowFault(err) {
