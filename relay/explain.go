@@ -176,7 +176,7 @@ func earlierSQL(t *Table) string {
 	}
 	probes := probe("true")
 	if a := t.names.availableAt; a != "" {
-		probes = probe("p."+quote(a)+" IS NULL") + " UNION ALL " + probe("p."+quote(a)+" <= now()")
+		probes = probe("p."+escape(quote(a))+" IS NULL") + " UNION ALL " + probe("p."+escape(quote(a))+" <= now()")
 	}
 	return fmt.Sprintf("(SELECT e.id FROM (%s) e ORDER BY %s LIMIT 1)", probes, t.list("e.k%d"))
 }

@@ -190,16 +190,16 @@ func (l *leader) release(ctx context.Context, t *Table, held held, maxAttempts i
 		}
 		var ids []string
 		var alone []bool
-		var claims []int64
+		var claims, epochs []int64
 		err := tx.QueryRow(ctx, `
-			SELECT coalesce(array_agg(u.id), '{}'), coalesce(array_agg(c.alone), '{}'), coalesce(array_agg(c.id), '{}')
+			SELECT coalesce(array_agg(u.id), '{}'), coalesce(array_agg(c.alone), '{}'), coalesce(array_agg(c.id), '{}'), coalesce(array_agg(c.epoch), '{}')
 			  FROM pgrelay.claims c CROSS JOIN LATERAL unnest(c.ids) AS u(id)
-			 WHERE c.outbox = $1 AND c.instance <> $2`, t.Name, l.instance).Scan(&ids, &alone, &claims)
+			 WHERE c.outbox = $1 AND c.instance <> $2`, t.Name, l.instance).Scan(&ids, &alone, &claims, &epochs)
 		if err != nil {
 			return err
 		}
 		if len(ids) > 0 {
-			if rows, err = countCrash(ctx, tx, t, ids, alone, claims, maxAttempts); err != nil {
+			if rows, err = countCrash(ctx, tx, t, ids, alone, claims, epochs, maxAttempts); err != nil {
 				return err
 			}
 		}
@@ -217,8 +217,8 @@ func (l *leader) release(ctx context.Context, t *Table, held held, maxAttempts i
 	return rows, err
 }
 
-func countCrash(ctx context.Context, tx pgx.Tx, t *Table, ids []string, alone []bool, claims []int64, maxAttempts int) ([]released, error) {
-	rows, err := tx.Query(ctx, t.sql.release, ids, alone, claims, maxAttempts)
+func countCrash(ctx context.Context, tx pgx.Tx, t *Table, ids []string, alone []bool, claims, epochs []int64, maxAttempts int) ([]released, error) {
+	rows, err := tx.Query(ctx, t.sql.release, ids, alone, claims, maxAttempts, epochs)
 	if err != nil {
 		return nil, err
 	}

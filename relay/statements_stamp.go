@@ -11,11 +11,11 @@ package relay
 // generation. The claims rows are locked first, as the release does, so that the two cannot deadlock.
 const stampSQL = `
 WITH own AS MATERIALIZED (
-	SELECT c.id, c.ids FROM pgrelay.claims c JOIN unnest($12::bigint[], $13::bigint[]) AS k(id, epoch) ON k.id = c.id AND k.epoch = c.epoch
+	SELECT c.id, c.epoch, c.ids FROM pgrelay.claims c JOIN unnest($12::bigint[], $13::bigint[]) AS k(id, epoch) ON k.id = c.id AND k.epoch = c.epoch
 	 ORDER BY c.id FOR UPDATE OF c),
-held AS MATERIALIZED (SELECT own.id AS claim, u.id FROM own CROSS JOIN LATERAL unnest(own.ids) AS u(id)),
+held AS MATERIALIZED (SELECT own.id AS claim, own.epoch, u.id FROM own CROSS JOIN LATERAL unnest(own.ids) AS u(id)),
 given AS MATERIALIZED (
-	SELECT g.* FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::int[], $7::bool[], $8::text[], $9::text[], $10::text[], $11::text[])
+	SELECT g.*, held.epoch FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::int[], $7::bool[], $8::text[], $9::text[], $10::text[], $11::text[])
 	    AS g(claim, id, version, outcome, delay, charge, had, event_id, kind, reason, detail) JOIN held USING (claim, id)),
 seen AS MATERIALIZED (
 	SELECT @o.id::text AS id FROM @outbox o WHERE @o.id = ANY ($2::text[]::@keys) AND (SELECT count(*) FROM own) > 0),
@@ -37,19 +37,19 @@ healed AS (
 	DELETE FROM pgrelay.failures f USING taken t
 	 WHERE t.same AND t.outcome = 'delivered' AND t.had AND f.outbox = @name AND f.row_id = t.id),
 failed AS (
-	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, attempts, unknowns, generation, next_attempt_at, dead_at, claim, reason, detail)
+	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, attempts, unknowns, generation, next_attempt_at, dead_at, claim, epoch, reason, detail)
 	SELECT @name, t.id, t.event_id, t.kind,
 	       CASE WHEN t.same THEN t.charge ELSE 0 END, CASE WHEN t.same AND t.outcome = 'unknown' THEN 1 ELSE 0 END,
 	       CASE WHEN NOT t.same THEN nextval('pgrelay.generations') END,
 	       CASE WHEN NOT t.same THEN now() WHEN t.outcome <> 'dead' THEN now() + t.delay * interval '1 second' END,
-	       CASE WHEN t.same AND t.outcome = 'dead' THEN now() END, t.claim,
+	       CASE WHEN t.same AND t.outcome = 'dead' THEN now() END, t.claim, t.epoch,
 	       CASE WHEN t.same THEN t.reason ELSE '' END, CASE WHEN t.same THEN t.detail ELSE '' END
 	  FROM taken t
 	 WHERE t.k IS NOT NULL AND t.pending AND ((t.same AND t.outcome IN ('retry', 'unknown', 'dead')) OR (NOT t.same AND t.outcome <> 'back'))
 	    ON CONFLICT (outbox, row_id) DO UPDATE SET attempts = f.attempts + excluded.attempts, unknowns = f.unknowns + excluded.unknowns,
 	       generation = coalesce(excluded.generation, f.generation), next_attempt_at = excluded.next_attempt_at, dead_at = excluded.dead_at, uncertain = false,
-	       claim = excluded.claim, reason = excluded.reason, detail = excluded.detail, event_id = excluded.event_id, kind = excluded.kind
-	 WHERE f.claim IS DISTINCT FROM excluded.claim),
+	       claim = excluded.claim, epoch = excluded.epoch, reason = excluded.reason, detail = excluded.detail, event_id = excluded.event_id, kind = excluded.kind
+	 WHERE (f.claim, f.epoch) IS DISTINCT FROM (excluded.claim, excluded.epoch)),
 rest AS MATERIALIZED (
 	SELECT h.claim, array_agg(h.id) FILTER (WHERE t.id IS NULL) AS ids
 	  FROM held h LEFT JOIN taken t USING (claim, id) GROUP BY h.claim),
@@ -75,14 +75,14 @@ SELECT id FROM locked
 SELECT @o.id::text FROM @outbox o WHERE @o.id = ANY ($1::text[]::@keys) AND NOT (@o.pending)
    AND EXISTS (SELECT FROM pgrelay.leader l WHERE l.instance = $3 AND l.epoch = $4)`
 
-// releaseSQL takes up the rows of a dead process. $1 ids, $2 alone, $3 claims (their rows locked by a statement before this
+// releaseSQL takes up the rows of a dead process. $1 ids, $2 alone, $3 claims and $5 their leads (the rows locked by a statement before this
 // one in the transaction, else a stamp that it waits for would be counted against), $4 max_attempts. A crash is
 // counted for each row; it is an attempt only for a row that was alone in flight. A row that somebody
 // has locked is let go uncounted.
 const releaseSQL = `
 WITH given AS MATERIALIZED (
-	SELECT g.id, bool_or(g.alone) AS alone, max(g.claim) AS claim
-	  FROM unnest($1::text[], $2::bool[], $3::bigint[]) AS g(id, alone, claim) GROUP BY g.id),
+	SELECT g.id, bool_or(g.alone) AS alone, max(g.claim) AS claim, max(g.epoch) AS epoch
+	  FROM unnest($1::text[], $2::bool[], $3::bigint[], $5::bigint[]) AS g(id, alone, claim, epoch) GROUP BY g.id),
 hit AS MATERIALIZED (
 	SELECT @o.id AS k, g.*, @o.event_id AS event_id, @o.kind AS kind,
 	       g.alone AND CASE WHEN f.dead_at IS NULL THEN coalesce(f.attempts, 0) ELSE 0 END + 1 >= $4 AS dies
@@ -91,12 +91,13 @@ hit AS MATERIALIZED (
 	 WHERE @o.pending FOR NO KEY UPDATE OF o SKIP LOCKED),
 buried AS (UPDATE @outbox o SET @dead = now() FROM hit h WHERE @o.id = h.k AND h.dies),
 counted AS (
-	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, crashes, attempts, next_attempt_at, dead_at, claim, reason, detail)
+	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, crashes, attempts, next_attempt_at, dead_at, claim, epoch, reason, detail)
 	SELECT @name, h.id, coalesce(h.event_id::text, ''), coalesce(h.kind::text, ''), 1, h.alone::int,
-	       CASE WHEN NOT h.dies THEN now() END, CASE WHEN h.dies THEN now() END, h.claim,
+	       CASE WHEN NOT h.dies THEN now() END, CASE WHEN h.dies THEN now() END, h.claim, h.epoch,
 	       'crashed', CASE WHEN h.alone THEN 'the relay died while this row alone was in flight' ELSE 'the relay died while this row was in flight with others' END
 	  FROM hit h
 	    ON CONFLICT (outbox, row_id) DO UPDATE SET attempts = f.attempts + excluded.attempts, crashes = f.crashes + 1,
-	       next_attempt_at = excluded.next_attempt_at, dead_at = excluded.dead_at, claim = excluded.claim, reason = excluded.reason, detail = excluded.detail
-	 WHERE f.claim IS DISTINCT FROM excluded.claim)
+	       next_attempt_at = excluded.next_attempt_at, dead_at = excluded.dead_at, claim = excluded.claim, epoch = excluded.epoch,
+	       reason = excluded.reason, detail = excluded.detail
+	 WHERE (f.claim, f.epoch) IS DISTINCT FROM (excluded.claim, excluded.epoch))
 SELECT h.id, coalesce(h.kind::text, ''), h.dies FROM hit h`

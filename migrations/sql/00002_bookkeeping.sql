@@ -40,7 +40,8 @@ CREATE TABLE pgrelay.failures (
     next_attempt_at timestamptz,
     dead_at         timestamptz,
     uncertain       boolean NOT NULL DEFAULT false,
-    claim           bigint,                     -- the claim that counted last
+    claim           bigint,                     -- the claim that counted last,
+    epoch           bigint,                     -- and its lead
     reason          text NOT NULL DEFAULT '',   -- a short token
     detail          text NOT NULL DEFAULT '',   -- a sentence for a person
     since           timestamptz NOT NULL DEFAULT clock_timestamp(),
