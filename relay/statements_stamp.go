@@ -15,7 +15,8 @@ WITH own AS MATERIALIZED (
 	 ORDER BY c.id FOR UPDATE OF c),
 held AS MATERIALIZED (SELECT own.id AS claim, own.epoch, u.id FROM own CROSS JOIN LATERAL unnest(own.ids) AS u(id)),
 given AS MATERIALIZED (
-	SELECT g.*, held.epoch FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::int[], $7::bool[], $8::text[], $9::text[], $10::text[], $11::text[])
+	SELECT g.*, held.epoch
+	  FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::int[], $7::bool[], $8::text[], $9::text[], $10::text[], $11::text[])
 	    AS g(claim, id, version, outcome, delay, charge, had, event_id, kind, reason, detail) JOIN held USING (claim, id)),
 seen AS MATERIALIZED (
 	SELECT @o.id::text AS id FROM @outbox o WHERE @o.id = ANY ($2::text[]::@keys) AND (SELECT count(*) FROM own) > 0),

@@ -165,6 +165,8 @@ func FuzzDecode(f *testing.F) {
 		}
 		parsed, err := pglogrepl.Parse(m)
 		require.NoError(t, err)
-		require.Equal(t, string(parsed.(*pglogrepl.InsertMessage).Tuple.Columns[1].Data), c.id)
+		insert, ok := parsed.(*pglogrepl.InsertMessage)
+		require.True(t, ok)
+		require.Equal(t, string(insert.Tuple.Columns[1].Data), c.id)
 	})
 }

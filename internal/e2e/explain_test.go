@@ -82,9 +82,11 @@ func TestExplainAsksTheRunningRelayForAPausedDestination(t *testing.T) {
 	e := w.explains(id)
 	require.Equal(t, relay.StateFree, e.State, "no relay answers at http.addr")
 	require.Contains(t, e.Text, "pgrelay_destination_paused")
+	addr, ok := p.says("serving metrics and health")["addr"].(string)
+	require.True(t, ok)
 	w.configure(sections{
 		"destinations": "{queue: " + w.queue("nowhere") + ", fifo: " + w.queue(fifoQueue) + "}",
-		"http":         "{addr: '" + p.says("serving metrics and health")["addr"].(string) + "'}",
+		"http":         "{addr: '" + addr + "'}",
 	})
 	e = w.explains(id)
 	require.Equal(t, relay.StatePaused, e.State, e.Text)

@@ -58,7 +58,7 @@ var outages = []struct {
 		require.NoError(w.t, err)
 		address := listener.Addr().String()
 		require.NoError(w.t, listener.Close())
-		return fmt.Sprintf("{type: sqs, queue: %s, endpoint: 'http://%s', timeout: 5s, pause: {initial: 20ms, max: 200ms}}", standardQueue, address), func() {
+		return fmt.Sprintf("{type: sqs, queue: %s, endpoint: 'http://%s', timeout: 30s, pause: {initial: 20ms, max: 200ms}}", standardQueue, address), func() {
 			listener, err := net.Listen("tcp", address)
 			require.NoError(w.t, err)
 			server := &http.Server{Handler: w.sqs, ReadHeaderTimeout: patience}
@@ -66,7 +66,7 @@ var outages = []struct {
 			go func() { served <- server.Serve(listener) }()
 			w.t.Cleanup(func() {
 				_ = server.Close()
-				<-served
+				require.ErrorIs(w.t, <-served, http.ErrServerClosed)
 			})
 		}
 	}},

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -59,7 +60,7 @@ func newProxy(t testing.TB, databaseURL string) *proxy {
 	t.Helper()
 	u, err := url.Parse(databaseURL)
 	require.NoError(t, err)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	p := &proxy{target: u.Host, listener: listener, links: map[*link]bool{}}
 	u.Host = listener.Addr().String()
@@ -94,12 +95,6 @@ func (p *proxy) cut() {
 	}
 }
 
-func (p *proxy) restore() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.down = false
-}
-
 // freeze lets nothing pass any more, on old connections and on new ones, and closes none.
 func (p *proxy) freeze() {
 	p.mu.Lock()
@@ -122,7 +117,7 @@ func (p *proxy) accept() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.target)
+		server, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", p.target)
 		if err != nil {
 			_ = client.Close()
 			continue
@@ -290,7 +285,8 @@ func readFrame(r io.Reader, typed int) ([]byte, error) {
 		return nil, err
 	}
 	n := int(binary.BigEndian.Uint32(head[typed:]))
-	frame := append(head, make([]byte, n-4)...)
+	frame := make([]byte, typed+n)
+	copy(frame, head)
 	_, err := io.ReadFull(r, frame[typed+4:])
 	return frame, err
 }

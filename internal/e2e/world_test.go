@@ -81,7 +81,7 @@ func (w *world) configure(change sections) {
 
 // queue is a destination at the world's SQS; more keys may be given.
 func (w *world) queue(name string, more ...string) string {
-	return fmt.Sprintf("{type: sqs, queue: %s, endpoint: '%s', timeout: 5s, pause: {initial: 20ms, max: 200ms}%s}",
+	return fmt.Sprintf("{type: sqs, queue: %s, endpoint: '%s', timeout: 30s, pause: {initial: 20ms, max: 200ms}%s}",
 		name, w.sqs.URL, strings.Join(append([]string{""}, more...), ", "))
 }
 
