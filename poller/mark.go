@@ -4,8 +4,8 @@ package poller
 // for tables whose dead index entries a held xmin keeps: a pass from the beginning would walk them again and again.
 //
 // It rises to the highest id of a look only when a later look from the old mark has begun after all writers running at the
-// first had ended: until then a writer of that time may still commit a lower id (FIELD-NOTES: a cursor over ids
-// skips rows that commit late).
+// first had ended: until then a writer of that time may still commit a lower id, and a cursor over ids
+// skips rows that commit late.
 type mark struct {
 	at        string // rows above it are looked at; empty: all
 	candidate string // the highest id of the look that is to be confirmed

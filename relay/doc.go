@@ -1,7 +1,7 @@
 // Package relay takes ids of outbox rows, from wherever they come, and moves each
 // row once through claim, publish and stamp.
 //
-// What it promises is in DESIGN terms G1 to G4 and G7 to G10: every committed row is
+// What it promises is G1 to G4 and G7 to G10 of docs/guarantees.md: every committed row is
 // published at least once or ends dead with its reason; none is published twice
 // unless an outcome was unknown, the row changed while in flight, or somebody
 // republished it; rows of one ordering key go out in order; a destination that is

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,16 +17,12 @@ import (
 // Text output must not depend on the role's settings, no setting of the role may end or
 // refuse the relay's statements, and a session on a replica is of no use.
 //
-// The planner settings are measured (SQL-NOTES §3): custom plans cost more than they gain, a
+// The planner settings are measured: custom plans cost more than they gain, a
 // plan made while a queue table is empty would read it from end to end for ever,
 // and compiling pays for no statement this short.
 func SessionConfig(base *pgx.ConnConfig, application string) *pgx.ConnConfig {
 	c := base.Copy()
-	c.RuntimeParams = maps.Clone(c.RuntimeParams)
-	if c.RuntimeParams == nil {
-		c.RuntimeParams = map[string]string{}
-	}
-	maps.Copy(c.RuntimeParams, map[string]string{
+	own := map[string]string{
 		"application_name":                    application,
 		"datestyle":                           "ISO, MDY",
 		"intervalstyle":                       "postgres",
@@ -46,7 +41,14 @@ func SessionConfig(base *pgx.ConnConfig, application string) *pgx.ConnConfig {
 		"enable_seqscan":                      "off",
 		"jit":                                 "off",
 		"max_parallel_workers_per_gather":     "0",
-	})
+	}
+	for name, value := range base.RuntimeParams {
+		if _, ok := own[strings.ToLower(name)]; !ok { // names of settings have no case
+			own[name] = value
+		}
+	}
+	c.RuntimeParams = own
+	c.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement // whatever a pooler would want: there is none
 	if c.ConnectTimeout == 0 || c.ConnectTimeout > connectTimeout {
 		c.ConnectTimeout = connectTimeout
 	}

@@ -8,7 +8,7 @@ import (
 
 // statements are the SQL of one outbox, built once from its columns. Every statement
 // names its columns, qualifies its relations and casts keys through text, so that any
-// key type works and no search_path matters. SQL-NOTES traps are noted where they bite:
+// key type works and no search_path matters. Traps are noted where they bite:
 // `NOT IN (SELECT …)` is hashed where `<> ALL(array)` is linear, MATERIALIZED CTEs keep
 // a plan from claiming more than was picked, and each data-modifying CTE joins its fence.
 type statements struct {

@@ -28,7 +28,7 @@ func TestTheSessionDoesNotDependOnWhatTheURLSets(t *testing.T) {
 	require.Equal(t, map[string]string{
 		"application_name": "pgrelay stream", "client_encoding": "UTF8", "DateStyle": "ISO, YMD", "IntervalStyle": "postgres",
 		"TimeZone": "UTC", "bytea_output": "hex", "extra_float_digits": "1",
-		"statement_timeout": "0", "lock_timeout": "0", "replication": "database",
+		"default_transaction_read_only": "off", "statement_timeout": "0", "lock_timeout": "0", "replication": "database",
 	}, got)
 	require.Equal(t, "Asia/Tokyo", conn.RuntimeParams["timezone"], "the caller's is a copy")
 }

@@ -54,7 +54,8 @@
 //
 // # Where the design had to be mended
 //
-// The model holds these rules, which DESIGN.md lacks or states otherwise:
+// The model holds these rules, each of which a first design lacked or stated otherwise (the names G1, G2 … are those of
+// docs/guarantees.md):
 //
 //   - Taking the lead (epoch and release) is one transaction that is flushed (synchronous_commit=local). Else a crash
 //     of the server takes both back, epochs repeat, and a deposed leader's stamp counts.
