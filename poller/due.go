@@ -15,7 +15,9 @@ import (
 func (p *Poller) lookDue(ctx context.Context, conn *pgx.Conn, w *watch) error {
 	// First: what becomes due between the statements is found by one of them.
 	var in *float64
-	if err := conn.QueryRow(ctx, w.table.NextDue()).Scan(&in); err != nil {
+	limited, cancel := statement(ctx)
+	defer cancel()
+	if err := conn.QueryRow(limited, w.table.NextDue()).Scan(&in); err != nil {
 		return fmt.Errorf("asking what is due next: %w", err)
 	}
 	if in != nil {
@@ -42,16 +44,7 @@ func (p *Poller) offerDue(ctx context.Context, conn *pgx.Conn, t *relay.Table, l
 		return nil
 	}
 	for sql, behind := look[0], []any(nil); ; sql = look[1] {
-		rows, err := conn.Query(ctx, sql, append([]any{p.relay.Rooms(t)}, behind...)...)
-		if err != nil {
-			return err
-		}
-		var ids []string
-		var id, at string
-		_, err = pgx.ForEachRow(rows, []any{&id, &at}, func() error {
-			ids = append(ids, id)
-			return nil
-		})
+		ids, at, err := duePage(ctx, conn, sql, append([]any{p.relay.Rooms(t)}, behind...))
 		if err != nil {
 			return err
 		}
@@ -59,6 +52,22 @@ func (p *Poller) offerDue(ctx context.Context, conn *pgx.Conn, t *relay.Table, l
 		if err := p.relay.Offer(ctx, t, ids); err != nil || len(ids) < relay.LookSize {
 			return err
 		}
-		behind = []any{at, id}
+		behind = []any{at, ids[len(ids)-1]}
 	}
+}
+
+// duePage runs one look for what is due, and gives the time of its last row.
+func duePage(ctx context.Context, conn *pgx.Conn, sql string, args []any) (ids []string, at string, err error) {
+	ctx, cancel := statement(ctx)
+	defer cancel()
+	rows, err := conn.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, "", err
+	}
+	var id string
+	_, err = pgx.ForEachRow(rows, []any{&id, &at}, func() error {
+		ids = append(ids, id)
+		return nil
+	})
+	return ids, at, err
 }

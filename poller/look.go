@@ -137,6 +137,8 @@ type snapshot struct {
 
 // page runs one look; its last row is the snapshot.
 func page(ctx context.Context, conn *pgx.Conn, sql string, args []any) (ids []string, snap snapshot, err error) {
+	ctx, cancel := statement(ctx)
+	defer cancel()
 	rows, err := conn.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, snap, err

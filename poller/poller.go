@@ -106,17 +106,20 @@ const (
 	reconnectMost  = 5 * time.Second
 )
 
+// statementMost bounds a statement where the network gives no answer at all: a server that works ends it by statement_timeout (5 s).
+const statementMost = 8 * time.Second
+
+func statement(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, statementMost)
+}
+
 // session looks on one connection until it breaks.
 func (p *Poller) session(ctx context.Context) error {
-	conn, err := pgx.ConnectConfig(ctx, relay.SessionConfig(p.cfg.Conn, "pgrelay poller"))
+	conn, err := p.connect(ctx)
 	if err != nil {
-		return fmt.Errorf("connecting: %w", err)
+		return err
 	}
 	defer closeSession(conn)
-	// Listened for before the first look, so that no wake-up falls between the two.
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
-		return fmt.Errorf("listening: %w", err)
-	}
 	for _, w := range p.watches {
 		w.restart()
 	}
@@ -129,6 +132,21 @@ func (p *Poller) session(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// connect opens a session that listens before its first look, so that no wake-up falls between the two.
+func (p *Poller) connect(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := pgx.ConnectConfig(ctx, relay.SessionConfig(p.cfg.Conn, "pgrelay poller"))
+	if err != nil {
+		return nil, fmt.Errorf("connecting: %w", err)
+	}
+	ctx, cancel := statement(ctx)
+	defer cancel()
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+		closeSession(conn)
+		return nil, fmt.Errorf("listening: %w", err)
+	}
+	return conn, nil
 }
 
 func closeSession(conn *pgx.Conn) {

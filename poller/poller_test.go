@@ -157,21 +157,24 @@ func TestSweepDeletesFailuresWithoutARowAndKeepsThoseOfPendingRows(t *testing.T)
 	}, "orphans are deleted")
 }
 
-func TestRetentionDeletesOldPublishedRowsOnly(t *testing.T) {
+func TestRetentionDeletesOldPublishedAndDiscardedRowsOnly(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, time.Hour)
 	f.exec(`INSERT INTO pgrelay.outbox_events (event_type, payload, created_at, published_at, dead_at)
-		SELECT 'x', '1', now() - age, CASE WHEN state = 'published' THEN now() - age END, CASE WHEN state = 'dead' THEN now() - age END
-		FROM generate_series(1, 800) n, (VALUES ('published', interval '2 h'), ('dead', interval '2 h'), ('pending', interval '2 h'), ('published', interval '1 min')) v(state, age)`)
+		SELECT state, '1', now() - age, CASE WHEN state = 'published' THEN now() - age END, CASE WHEN state IN ('dead', 'discarded') THEN now() - age END
+		FROM generate_series(1, 800) n, (VALUES ('published', interval '2 h'), ('dead', interval '2 h'), ('discarded', interval '2 h'), ('pending', interval '2 h'),
+			('published', interval '1 min'), ('discarded', interval '1 min')) v(state, age)`)
+	f.exec(`INSERT INTO pgrelay.failures (outbox, row_id, dead_at) SELECT $1, id::text, now() FROM pgrelay.outbox_events WHERE event_type = 'dead'`, f.table.Name)
 	f.start()
 	pgtest.Eventually(t, 20*time.Second, func() error {
 		var n, old int
-		err := f.conn.QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE published_at < now() - interval '1 h') FROM pgrelay.outbox_events`).Scan(&n, &old)
-		if err == nil && (n != 2400 || old != 0) {
+		err := f.conn.QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE event_type IN ('published', 'discarded') AND created_at < now() - interval '1 h')
+			FROM pgrelay.outbox_events`).Scan(&n, &old)
+		if err == nil && (n != 3200 || old != 0) {
 			err = fmt.Errorf("%d rows, %d of them old", n, old)
 		}
 		return err
-	}, "old published rows are deleted")
+	}, "old published and discarded rows are deleted")
 }
 
 func TestLookThatFoundNoRoomGoesOnWhereItWas(t *testing.T) {

@@ -13,8 +13,10 @@ import (
 
 // sweep deletes failures whose row is gone or settled, and rows past their retention.
 func (p *Poller) sweep(ctx context.Context, conn *pgx.Conn, w *watch) error {
-	err := pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, w.table.OrphanedFailures())
+	limited, cancel := statement(ctx)
+	defer cancel()
+	err := pgx.BeginTxFunc(limited, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
+		_, err := tx.Exec(limited, w.table.OrphanedFailures())
 		return err
 	})
 	if err != nil && !conflict(err) {
@@ -33,7 +35,10 @@ func (p *Poller) retire(ctx context.Context, conn *pgx.Conn, t *relay.Table) err
 		var last *int64
 		var deleted int64
 		var old bool
-		if err := conn.QueryRow(ctx, retireSQL, from, p.cfg.Retention.Seconds()).Scan(&last, &deleted, &old); err != nil {
+		limited, cancel := statement(ctx)
+		err := conn.QueryRow(limited, retireSQL, from, p.cfg.Retention.Seconds()).Scan(&last, &deleted, &old)
+		cancel()
+		if err != nil {
 			return fmt.Errorf("deleting rows past their retention: %w", err)
 		}
 		p.metrics.retired(t.Name, deleted)
@@ -52,15 +57,19 @@ func conflict(err error) bool {
 }
 
 // retireSQL: $1 the id to go on behind, $2 seconds. The DELETE repeats the condition, as a row may be republished at that
-// moment; rows that somebody has locked are left to the next sweep. Dead rows stay until a person decides.
+// moment; rows that somebody has locked are left to the next sweep. Dead letters stay until a person decides; a discarded one goes
+// when it is as old.
 const retireSQL = `
 WITH page AS MATERIALIZED (
-	SELECT o.id, o.created_at, o.published_at FROM pgrelay.outbox_events o WHERE o.id > $1 ORDER BY o.id LIMIT 1000),
+	SELECT o.id, o.created_at FROM pgrelay.outbox_events o WHERE o.id > $1 ORDER BY o.id LIMIT 1000),
 old AS MATERIALIZED (
 	SELECT e.id FROM pgrelay.outbox_events e JOIN page USING (id)
-	 WHERE e.published_at < now() - $2::float8 * interval '1 second' FOR UPDATE OF e SKIP LOCKED),
+	 WHERE ` + retired + ` FOR UPDATE OF e SKIP LOCKED),
 gone AS (
-	DELETE FROM pgrelay.outbox_events e USING old
-	 WHERE e.id = old.id AND e.published_at < now() - $2::float8 * interval '1 second' RETURNING 1)
+	DELETE FROM pgrelay.outbox_events e USING old WHERE e.id = old.id AND ` + retired + ` RETURNING 1)
 SELECT (SELECT max(id) FROM page), (SELECT count(*) FROM gone),
        coalesce((SELECT bool_or(created_at < now() - $2::float8 * interval '1 second') FROM page), false)`
+
+const retired = `(e.published_at < now() - $2::float8 * interval '1 second'
+	  OR (e.published_at IS NULL AND e.dead_at < now() - $2::float8 * interval '1 second'
+	      AND NOT EXISTS (SELECT FROM pgrelay.failures f WHERE f.outbox = 'pgrelay.outbox_events' AND f.row_id = e.id::text)))`
