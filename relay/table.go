@@ -110,6 +110,10 @@ func (t *Table) find(ctx context.Context, conn *pgx.Conn) error {
 	case errors.Is(err, pgx.ErrNoRows):
 		return &TableError{t.cfg.Table, "there is no such table, or this role may not see it",
 			"check outboxes.table (schema.table, quoted as in SQL), the database and USAGE on the schema"}
+	case sqlState(err) == "42501":
+		name, _ := config.ParseTable(t.cfg.Table) // validated before
+		return &TableError{t.cfg.Table, "permission denied for schema " + name.Schema,
+			fmt.Sprintf("run: GRANT USAGE ON SCHEMA %s TO %s", quote(name.Schema), quote(conn.Config().User))}
 	case err != nil:
 		return fmt.Errorf("looking up outbox %s: %w", t.cfg.Table, err)
 	case kind != "r" && kind != "p":

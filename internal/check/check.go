@@ -50,9 +50,9 @@ type doctor struct {
 	conn  *pgx.Conn
 	lines []Line
 
-	server    serverFacts
-	schemaBad bool           // what needs the schema pgrelay can't be looked at
-	tables    []*relay.Table // those that could be opened
+	server serverFacts
+	schema Line           // of the schema pgrelay: what needs it can't be looked at before it is in order
+	tables []*relay.Table // those that could be opened
 }
 
 func checkDatabase(ctx context.Context, in Input) []Line {
@@ -62,11 +62,7 @@ func checkDatabase(ctx context.Context, in Input) []Line {
 	}
 	d := &doctor{in: in, conn: conn, server: serverFacts{Role: in.Conn.User}}
 	defer d.close()
-	d.step(ctx, "server", d.checkServer)
-	d.step(ctx, "schema pgrelay", d.checkSchema)
-	for _, o := range in.Config.Outboxes {
-		d.step(ctx, "outbox "+o.Table, func(ctx context.Context) error { return d.checkOutbox(ctx, o) })
-	}
+	d.checkTables(ctx)
 	if !in.Config.Replication.Enabled {
 		d.add(skipped("replication", "replication.enabled is false: the poller relays alone"))
 		return d.lines
@@ -79,6 +75,15 @@ func checkDatabase(ctx context.Context, in Input) []Line {
 	d.step(ctx, "slot", d.checkSlot)
 	d.step(ctx, "publication", d.checkPublication)
 	return d.lines
+}
+
+// checkTables looks at what the relay needs whatever wakes it.
+func (d *doctor) checkTables(ctx context.Context) {
+	d.step(ctx, "server", d.checkServer)
+	d.step(ctx, "schema pgrelay", d.checkSchema)
+	for _, o := range d.in.Config.Outboxes {
+		d.step(ctx, "outbox "+o.Table, func(ctx context.Context) error { return d.checkOutbox(ctx, o) })
+	}
 }
 
 func (d *doctor) add(lines ...Line) { d.lines = append(d.lines, lines...) }

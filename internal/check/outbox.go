@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"pgrelay/internal/config"
 	"pgrelay/relay"
@@ -31,7 +30,7 @@ func (d *doctor) checkOutbox(ctx context.Context, cfg config.Outbox) error {
 	if err != nil {
 		return err
 	}
-	if table.Schema == "pgrelay" && d.schemaBad {
+	if table.Schema == "pgrelay" && d.schema.Level == Failure {
 		d.add(skipped(name, "cannot be looked at before the schema pgrelay is in order"))
 		return nil
 	}
@@ -41,7 +40,7 @@ func (d *doctor) checkOutbox(ctx context.Context, cfg config.Outbox) error {
 	}
 	t, err := relay.OpenTable(ctx, d.conn, cfg, sinks)
 	if err != nil {
-		lines, err := judgeOpen(name, err, table.Schema, d.server.Role)
+		lines, err := judgeOpen(name, err)
 		d.add(lines...)
 		return err
 	}
@@ -55,11 +54,11 @@ func (d *doctor) checkOutbox(ctx context.Context, cfg config.Outbox) error {
 }
 
 // judgeOpen makes a line of each thing that is wrong with the table or its configuration. Any other error comes back.
-func judgeOpen(name string, err error, schema, role string) ([]Line, error) {
+func judgeOpen(name string, err error) ([]Line, error) {
 	if joined, many := err.(interface{ Unwrap() []error }); many {
 		var lines []Line
 		for _, part := range joined.Unwrap() {
-			more, err := judgeOpen(name, part, schema, role)
+			more, err := judgeOpen(name, part)
 			if err != nil {
 				return nil, err
 			}
@@ -68,18 +67,14 @@ func judgeOpen(name string, err error, schema, role string) ([]Line, error) {
 		return lines, nil
 	}
 	var table *relay.TableError
-	var pg *pgconn.PgError
-	switch {
-	case errors.As(err, &table):
-		fix := table.Hint
-		if fix == "" {
-			fix = "correct it in the configuration"
-		}
-		return []Line{failure(name, fix, "%s", table.Detail)}, nil
-	case errors.As(err, &pg) && pg.Code == "42501":
-		return []Line{failure(name, fmt.Sprintf("run: GRANT USAGE ON SCHEMA %s TO %s", quote(schema), quote(role)), "%s", pg.Message)}, nil
+	if !errors.As(err, &table) {
+		return nil, err
 	}
-	return nil, err
+	fix := table.Hint
+	if fix == "" {
+		fix = "correct it in the configuration"
+	}
+	return []Line{failure(name, fix, "%s", table.Detail)}, nil
 }
 
 const outboxSQL = `SELECT array_cat(

@@ -21,6 +21,9 @@ type Line struct {
 	Fix   string `json:"fix,omitempty"` // what to run or to change; each warning and failure has one
 }
 
+// String is the finding and its cure in one line.
+func (l Line) String() string { return fmt.Sprintf("%s: %s; %s", l.Name, l.Text, l.Fix) }
+
 // Report is all findings, in the order in which causes come before what they cause.
 type Report struct {
 	Lines []Line `json:"lines"`

@@ -57,9 +57,8 @@ func (d *doctor) checkSchema(ctx context.Context) error {
 			return f.Migrated
 		}
 	}
-	line := judgeSchema(f, d.server.Role)
-	d.schemaBad = line.Level == Failure
-	d.add(line)
+	d.schema = judgeSchema(f, d.server.Role)
+	d.add(d.schema)
 	return nil
 }
 

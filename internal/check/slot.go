@@ -7,9 +7,7 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
-	"github.com/jackc/pgx/v5"
 
-	"pgrelay/internal/config"
 	"pgrelay/relay"
 	"pgrelay/replication"
 )
@@ -96,15 +94,6 @@ func judgeKeepSize(keepSize string, temporary bool) Line {
 			"max_slot_wal_keep_size is not set: a relay that is stopped for good leaves a slot that keeps WAL until the disk is full")
 	}
 	return ok(name, "max_slot_wal_keep_size is %s", keepSize)
-}
-
-// SlotLimit is the line about what bounds the WAL that a slot without its relay keeps.
-func SlotLimit(ctx context.Context, conn *pgx.Conn, cfg config.Replication) (Line, error) {
-	var keepSize string
-	if err := conn.QueryRow(ctx, `SELECT current_setting('max_slot_wal_keep_size')`).Scan(&keepSize); err != nil {
-		return Line{}, fmt.Errorf("reading max_slot_wal_keep_size: %w", err)
-	}
-	return judgeKeepSize(keepSize, cfg.Temporary), nil
 }
 
 func bytes(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

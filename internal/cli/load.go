@@ -39,10 +39,22 @@ func (a *app) load() (*config.Config, *pgx.ConnConfig, error) {
 func connect(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
 	conn, err := pgx.ConnectConfig(ctx, relay.SessionConfig(config, "pgrelay"))
 	if err != nil {
-		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
+		return nil, &connectError{check.Connection(err, config), err}
 	}
 	return conn, nil
 }
+
+// connectError says why there is no session and what to do about it.
+type connectError struct {
+	check.Line
+	err error
+}
+
+// Error implements error.
+func (e *connectError) Error() string { return e.String() }
+
+// Unwrap gives what the server or the network said.
+func (e *connectError) Unwrap() error { return e.err }
 
 // sinks are the destinations in the order of their names, which gives them their indexes.
 func sinks(cfg *config.Config) []relay.Sink {
@@ -109,10 +121,7 @@ func awaitTables(ctx context.Context, config *pgx.ConnConfig, cfg *config.Config
 		conn, err := connect(ctx, config)
 		if err == nil {
 			var tables []*relay.Table
-			tables, err = openTables(ctx, conn, cfg)
-			if err == nil {
-				warnOfSlot(ctx, conn, cfg.Replication, log)
-			}
+			tables, err = startTables(ctx, conn, cfg, log)
 			lost := conn.IsClosed()
 			_ = conn.Close(context.WithoutCancel(ctx)) // only read from
 			if !lost {
@@ -125,7 +134,11 @@ func awaitTables(ctx context.Context, config *pgx.ConnConfig, cfg *config.Config
 		if hopeless(err) {
 			return nil, err
 		}
-		if text := relay.PublicError(err); text != said {
+		text := relay.PublicError(err)
+		if refused := (*connectError)(nil); errors.As(err, &refused) {
+			text = refused.Error()
+		}
+		if text != said {
 			said = text
 			log.Error().Str("error", text).Msg("PostgreSQL is out of reach; trying again")
 		}
@@ -137,18 +150,25 @@ func awaitTables(ctx context.Context, config *pgx.ConnConfig, cfg *config.Config
 	}
 }
 
-// warnOfSlot says at the start what nobody may be there to say later: that the slot of a relay that is stopped for good
-// keeps WAL without bound.
-func warnOfSlot(ctx context.Context, conn *pgx.Conn, cfg config.Replication, log zerolog.Logger) {
-	if !cfg.Enabled {
-		return
+// startTables opens the tables and logs what a person should mend although the relay works, or does so in part. Nobody may be there
+// to say later that the slot of a relay that is stopped for good keeps WAL without bound.
+func startTables(ctx context.Context, conn *pgx.Conn, cfg *config.Config, log zerolog.Logger) ([]*relay.Table, error) {
+	lines, err := check.Start(ctx, conn, cfg, sinks(cfg))
+	if err != nil {
+		return nil, err
 	}
-	switch line, err := check.SlotLimit(ctx, conn, cfg); {
-	case err != nil:
-		log.Debug().Str("error", relay.PublicError(err)).Msg("the slot's limit cannot be read")
-	case line.Level == check.Warning:
-		log.Warn().Str("fix", line.Fix).Msg(line.Text)
+	tables, err := openTables(ctx, conn, cfg)
+	if err != nil {
+		return nil, err
 	}
+	for _, line := range lines {
+		level := zerolog.WarnLevel
+		if line.Level == check.Failure {
+			level = zerolog.ErrorLevel
+		}
+		log.WithLevel(level).Str("check", line.Name).Str("fix", line.Fix).Msg(line.Text)
+	}
+	return tables, nil
 }
 
 // hopeless says that the server answered and that trying again would bring the same answer: wrong password or role

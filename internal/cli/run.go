@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os/signal"
 	"syscall"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"pgrelay/internal/admin"
+	"pgrelay/internal/check"
 	"pgrelay/internal/config"
 	"pgrelay/internal/status"
 	"pgrelay/poller"
@@ -54,7 +54,7 @@ func (a *app) run(ctx context.Context) error {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	server, err := admin.Listen(cfg.HTTP.Addr, registry)
 	if err != nil {
-		return fmt.Errorf("http.addr: %w", err)
+		return errors.New(check.Address(cfg.HTTP.Addr, err).String())
 	}
 	if addr := server.Addr(); addr != "" {
 		log.Info().Str("addr", addr).Msg("serving metrics and health")
