@@ -119,7 +119,7 @@ func (p *Poller) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer closeSession(conn)
+	defer relay.CloseSession(conn)
 	for _, w := range p.watches {
 		w.restart()
 	}
@@ -143,16 +143,10 @@ func (p *Poller) connect(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := statement(ctx)
 	defer cancel()
 	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
-		closeSession(conn)
+		relay.CloseSession(conn)
 		return nil, fmt.Errorf("listening: %w", err)
 	}
 	return conn, nil
-}
-
-func closeSession(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx) // the server forgets the session either way
 }
 
 // await waits for a notification, a kick or a time.

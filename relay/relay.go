@@ -296,7 +296,7 @@ func (r *Relay) await(ctx context.Context) (*leader, error) {
 			return l, nil
 		}
 		if !errors.Is(err, errHeld) {
-			closeSession(conn)
+			CloseSession(conn)
 			return nil, err
 		}
 		r.turn(true)
@@ -308,7 +308,7 @@ func (r *Relay) await(ctx context.Context) (*leader, error) {
 		}
 		select {
 		case <-ctx.Done():
-			closeSession(conn)
+			CloseSession(conn)
 			return nil, context.Cause(ctx)
 		case <-tick.C:
 		}
@@ -364,7 +364,7 @@ func (r *Relay) resign(l *leader) {
 	for _, d := range r.destinations {
 		d.abort()
 	}
-	closeSession(l.conn)
+	CloseSession(l.conn)
 }
 
 // drain ends in order: nothing new is sent, calls in flight get their outcome, everything is stamped or given back, and the

@@ -72,8 +72,8 @@ func (r *Relay) connect(ctx context.Context, application string) (*pgx.Conn, err
 
 const closeWithin = time.Second
 
-// closeSession ends a session without waiting long for a server that is gone.
-func closeSession(conn *pgx.Conn) {
+// CloseSession ends a session, nil included, without waiting long for a server that is gone.
+func CloseSession(conn *pgx.Conn) {
 	if conn == nil {
 		return
 	}

@@ -53,7 +53,7 @@ func (s *stamper) settle(ds []*delivery) {
 
 // run stamps until ctx ends. It waits out servers that are gone.
 func (s *stamper) run(ctx context.Context) error {
-	defer func() { closeSession(s.conn) }()
+	defer func() { CloseSession(s.conn) }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -159,7 +159,7 @@ func (s *stamper) stampAll(ctx context.Context, o *outbox, ds []*delivery) {
 		o.hush.clear(s.log, o.table.Name)
 	case ctx.Err() != nil || sessionLost(s.conn, err):
 		// Whether it was committed is found out by stamping again: what is no longer held is read back.
-		closeSession(s.conn)
+		CloseSession(s.conn)
 		s.conn = nil
 		s.settle(left)
 	case rowFault(err) && len(left) > 1:

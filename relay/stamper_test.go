@@ -36,7 +36,7 @@ func (s *stamping) session() *pgx.Conn {
 	require.NoError(s.t, err)
 	conn, err := pgx.ConnectConfig(s.t.Context(), SessionConfig(base, "pgrelay test"))
 	require.NoError(s.t, err)
-	s.t.Cleanup(func() { closeSession(conn) })
+	s.t.Cleanup(func() { CloseSession(conn) })
 	return conn
 }
 

@@ -88,7 +88,7 @@ func OpenTable(ctx context.Context, conn *pgx.Conn, cfg config.Outbox, sinks []S
 	problems = append(problems, t.route(sinks)...)
 	problems = append(problems, t.checkKey(keys)...)
 	if t.builder, err = newBuilder(t.Name, cfg.Routes, t.Columns, t.IDColumn); err != nil {
-		problems = append(problems, err)
+		problems = append(problems, &TableError{t.Name, strings.ReplaceAll(err.Error(), "\n", "; "), "its columns are " + t.columnList()})
 	} else {
 		problems = append(problems, t.checkOrder(sinks, keys)...)
 	}

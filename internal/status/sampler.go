@@ -47,7 +47,7 @@ func (s *Sampler) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			closeSession(conn)
+			relay.CloseSession(conn)
 			return nil
 		case <-tick.C:
 		}
@@ -67,13 +67,4 @@ func (s *Sampler) sample(ctx context.Context, conn *pgx.Conn) (*pgx.Conn, error)
 	status, err := Read(ctx, conn, s.slot, s.tables)
 	s.gauges.set(status)
 	return conn, err
-}
-
-func closeSession(conn *pgx.Conn) {
-	if conn == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx) // the server forgets the session either way
 }
