@@ -73,9 +73,6 @@ func (p *Poller) wake() {
 	}
 }
 
-// channel is what commands notify to wake a running relay.
-const channel = relay.NotifyChannel
-
 // Run looks until ctx ends. It waits out servers that are gone, and returns nil.
 func (p *Poller) Run(ctx context.Context) error {
 	wait, said := time.Duration(0), ""
@@ -142,7 +139,7 @@ func (p *Poller) connect(ctx context.Context) (*pgx.Conn, error) {
 	}
 	ctx, cancel := statement(ctx)
 	defer cancel()
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{relay.NotifyChannel}.Sanitize()); err != nil {
 		relay.CloseSession(conn)
 		return nil, fmt.Errorf("listening: %w", err)
 	}
