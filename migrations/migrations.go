@@ -20,9 +20,12 @@ const (
 	// table is where the library keeps the versions that were applied.
 	table = "pgrelay.migrations"
 
-	// lockID is the advisory lock of those who migrate: "pgrelay" in ASCII. The library's
-	// own would make us wait for the user's migrations.
-	lockID = 0x706772656c6179
+	// lockID is the advisory lock of those who migrate: "pgrmigr" in ASCII. The library's
+	// own would make us wait for the user's migrations, and the leader's for a relay that runs.
+	lockID = 0x7067726d696772
+
+	// leaderLock is the one that a relay holds while it leads (package relay).
+	leaderLock = 0x706772656c6179
 
 	// Somebody else's migration may take its time; after two minutes a person should look.
 	lockSeconds = 120
@@ -57,11 +60,17 @@ func Up(ctx context.Context, config *pgx.ConnConfig) ([]Migration, error) {
 	})
 }
 
+// ErrLed says that a relay works with the schema that was to be dropped.
+var ErrLed = errors.New("a relay leads in this database; stop it and its standbys first")
+
 // Down reverts everything and drops the schema, with all the data in it. It returns
 // what it reverted, in order, also with an error.
 func Down(ctx context.Context, config *pgx.ConnConfig) ([]Migration, error) {
 	return locked(ctx, config, func(s *session) ([]Migration, error) {
 		if there, err := s.schemaExists(ctx); err != nil || !there {
+			return nil, err
+		}
+		if err := s.keepLeadersOut(ctx); err != nil {
 			return nil, err
 		}
 		results, err := s.provider.DownTo(ctx, 0)
@@ -141,6 +150,18 @@ func (s *session) schemaExists(ctx context.Context) (there bool, err error) {
 		return false, fmt.Errorf("looking for schema pgrelay: %w", err)
 	}
 	return there, nil
+}
+
+// keepLeadersOut takes the leader's lock until the session ends, or returns [ErrLed].
+func (s *session) keepLeadersOut(ctx context.Context) error {
+	var free bool
+	if err := s.conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", int64(leaderLock)).Scan(&free); err != nil {
+		return fmt.Errorf("looking for a relay that leads: %w", err)
+	}
+	if !free {
+		return ErrLed
+	}
+	return nil
 }
 
 // createSchema looks first, because IF NOT EXISTS asks for CREATE on the database even
