@@ -12,7 +12,7 @@ build: ## Build bin/pgrelay
 
 test: ## Run all tests with the race detector; installs PostgreSQL, promtool and Node.js if they are not there
 	.ci/install server compiler alerts stranger
-	go test -race ./...
+	go test -race -timeout 20m ./...
 
 lint: ## Run the linters; builds golangci-lint into bin if it is not there
 	.ci/install linter
