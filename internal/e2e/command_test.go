@@ -2,8 +2,6 @@ package e2e_test
 
 import (
 	"encoding/json"
-	"net"
-	"net/url"
 	"os"
 	"testing"
 
@@ -42,34 +40,6 @@ func TestRunWithoutSchemaNamesTheCommand(t *testing.T) {
 	require.Contains(t, stderr, "pgrelay migrate up")
 }
 
-func TestRunWithWrongDatabaseOrPasswordEnds(t *testing.T) {
-	t.Parallel()
-	w := newWorldOn(t, pgtest.StartServer(t, pgtest.Options{}).NewMigrated(t), nil)
-	w.exec(`CREATE ROLE app LOGIN PASSWORD 'right'`)
-	w.exec(`DO $$ BEGIN EXECUTE format('COPY (SELECT ''host all all 127.0.0.1/32 scram-sha-256'') TO %L', current_setting('hba_file')); END $$`)
-	w.exec(`SELECT pg_reload_conf()`)
-	address, err := url.Parse(w.db.URL)
-	require.NoError(t, err)
-	with := func(change func(*url.URL)) string {
-		changed := *address
-		change(&changed)
-		return "DATABASE_URL=" + changed.String()
-	}
-	password := func(p string) func(*url.URL) { return func(u *url.URL) { u.User = url.UserPassword("app", p) } }
-	for name, c := range map[string]struct {
-		change func(*url.URL)
-		says   string
-	}{
-		"wrong password":   {password("s3cr3t"), "password authentication failed"},
-		"unknown database": {func(u *url.URL) { password("right")(u); u.Path = "/nowhere" }, `database "nowhere" does not exist`},
-	} {
-		p := w.launch([]string{with(c.change)}, "run")
-		require.Equal(t, 1, p.wait(), name)
-		require.Contains(t, p.stderr.String(), c.says, name)
-		require.NotContains(t, p.stderr.String(), "s3cr3t")
-	}
-}
-
 func TestBrokenConfigurationIsExitTwoWithEveryProblem(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sections{"poller": "{intervall: 1s}", "relay": "{batch_size: -1}"})
@@ -94,17 +64,6 @@ func TestUnknownCommandOrFlagIsExitTwo(t *testing.T) {
 		require.Equal(t, 2, code, args)
 		require.NotEmpty(t, stderr, args)
 	}
-}
-
-func TestRunOnATakenPortEnds(t *testing.T) {
-	t.Parallel()
-	taken, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	require.NoError(t, err)
-	defer taken.Close() //nolint:errcheck // nothing was written
-	w := newWorld(t, sections{"http": "{addr: '" + taken.Addr().String() + "'}"})
-	code, _, stderr := w.run("run")
-	require.Equal(t, 1, code)
-	require.Contains(t, stderr, "address already in use")
 }
 
 func TestSlotDropTakesASlotThatNobodyReads(t *testing.T) {
