@@ -141,6 +141,9 @@ func (x *explaining) settled() {
 	case x.Published && (x.table.names.deadAt != "" || !died): // without dead_at it is the mark of a dead row as well
 		x.out.Since = x.PublishedAt
 		x.say(StatePublished, "It was published%s. To send it again, run: %s", x.at(x.PublishedAt), x.command("republish"))
+		if x.table.names.deadAt == "" {
+			x.note("the table has no dead_at: a row that died and whose dead letter was discarded looks the same")
+		}
 		if died {
 			x.note("a dead letter is left over from before, %s; forget it with: %s", x.why(), x.command("dead discard"))
 		}

@@ -116,10 +116,12 @@ func newDeadChange(a *app, use, short, done string, change deadChange) *cobra.Co
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: noArgs,
 		Example: fmt.Sprintf("  pgrelay dead %[1]s --table pgrelay.outbox_events --id 4711\n"+
-			"  pgrelay dead %[1]s --table pgrelay.outbox_events --all --reason queue_full", use),
+			"  pgrelay dead %[1]s --table pgrelay.outbox_events --all --reason unknown_kind", use),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
-			case all == (len(ids) > 0):
+			case all && len(ids) > 0:
+				return &usageError{errors.New("--id and --all exclude each other")}
+			case !all && len(ids) == 0:
 				return &usageError{errors.New("say which: --id, or --all (with --reason if you like)")}
 			case reason != "" && !all:
 				return &usageError{errors.New("--reason goes with --all")}

@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"pgrelay/relay"
 )
 
 var letters = [][]cell{
@@ -81,4 +83,12 @@ func TestTimesAreRelativeAndInTheZoneOfTheReader(t *testing.T) {
 	t.Parallel()
 	at := time.Now().Add(-3 * time.Minute).UTC()
 	require.Equal(t, at.Local().Format(time.DateTime)+" (3 minutes ago)", moment(at))
+}
+
+func TestAnAgeThatNobodyKnowsIsNotZero(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "unknown", oldestText(relay.Counts{Pending: 1}))
+	require.Equal(t, "0s", oldestText(relay.Counts{}))
+	require.Equal(t, "0s", oldestText(relay.Counts{Pending: 1, Oldest: time.Millisecond}))
+	require.Equal(t, "1m3s", oldestText(relay.Counts{Pending: 1, Oldest: 63 * time.Second}))
 }

@@ -10,6 +10,7 @@ import (
 
 	"pgrelay/internal/config"
 	"pgrelay/internal/status"
+	"pgrelay/relay"
 )
 
 func newStatus(a *app) *cobra.Command {
@@ -43,9 +44,17 @@ func printStatus(p *page, st status.Status) {
 	p.line("")
 	rows := [][]cell{cells("OUTBOX", "PENDING", "DEFERRED", "PROCESSING", "RETRYING", "DEAD", "UNCERTAIN", "OLDEST")}
 	for _, c := range st.Outboxes {
-		rows = append(rows, cells(c.Table, c.Pending, c.Deferred, c.Processing, c.Retrying, alarming(c.Dead), alarming(c.Uncertain), c.Oldest.Round(time.Second)))
+		rows = append(rows, cells(c.Table, c.Pending, c.Deferred, c.Processing, c.Retrying, alarming(c.Dead), alarming(c.Uncertain), oldestText(c)))
 	}
 	p.table(rows)
+}
+
+// oldestText doesn't call a row new whose age a table without created_at can't tell.
+func oldestText(c relay.Counts) string {
+	if c.Pending > 0 && c.Oldest == 0 {
+		return "unknown"
+	}
+	return c.Oldest.Round(time.Second).String()
 }
 
 // alarming is a count that should be 0.
