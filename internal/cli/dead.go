@@ -20,7 +20,7 @@ func newDead(a *app) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newDeadList(a), newDeadShow(a),
-		newDeadChange(a, "retry", "Send dead letters again, with their attempts forgotten", "sent again", (*relay.Table).RetryDead),
+		newDeadChange(a, "retry", "Send dead letters again, with their attempts forgotten", "will be sent again", (*relay.Table).RetryDead),
 		newDeadChange(a, "discard", "Forget dead letters: their rows are never sent", "discarded", (*relay.Table).DiscardDead))
 	return cmd
 }
