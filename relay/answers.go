@@ -92,12 +92,15 @@ func (c *claimer) heed(o *outbox, w want, a answer, how asked) {
 // park keeps an id that is pending and free to go, but was not taken: somebody has it locked, or it is behind its key.
 func (c *claimer) park(o *outbox, w want, a answer, now time.Time) {
 	var line *lineKey
-	first := lockedWait
 	if a.key != nil && a.sink != nil {
 		line = &lineKey{o.table, *a.key, *a.sink}
-		if !c.relay.flights.hasLine(*line) {
-			first = lineWait
-		}
+	}
+	first := lockedWait
+	switch {
+	case line != nil && !c.relay.flights.hasLine(*line):
+		first = lineWait
+	case line == nil && w.wait == 0:
+		first = earlyWait // it may have become visible or free between the claim and the question
 	}
 	w.wait = min(max(first, 2*w.wait), c.relay.cfg.Interval)
 	o.inbox.park(w, now, line)
