@@ -131,7 +131,7 @@ func PublicError(err error) string {
 	if errors.As(err, &pg) {
 		return fmt.Sprintf("%s (SQLSTATE %s)", pg.Message, pg.Code)
 	}
-	return err.Error()
+	return strings.Join(strings.Fields(err.Error()), " ") // pgx writes a line for each address
 }
 
 // NotifyChannel is what commands notify, with the outbox's name as payload, to wake a running relay.

@@ -292,6 +292,9 @@ func (t *Table) checkOrder(sinks []Sink, facts keyFacts) (problems []error) {
 
 // checkIdentity wants a unique event id for a destination that deduplicates by it.
 func (t *Table) checkIdentity(r config.Route, facts keyFacts) error {
+	if r.DedupID != "" {
+		return nil // it deduplicates by that
+	}
 	if t.names.eventID == "" && t.IDColumn.Type != "uuid" {
 		return &TableError{t.Name,
 			fmt.Sprintf("route %q goes to a FIFO queue, which deduplicates by event id, but there is no event_id column and the key is no uuid", r.Kind),
