@@ -249,7 +249,7 @@ func (c *claimer) narrow(ctx context.Context, o *outbox, wants []want, alone boo
 		w.wait = min(max(c.relay.cfg.Interval, 2*w.wait), unreadableMost)
 		o.inbox.park(w, time.Now(), nil)
 		if write, _ := c.relay.lines.line(time.Now(), o.table.Name+" claim"); write {
-			c.log.Error().Str("outbox", o.table.Name).Str("id", w.id).Str("error", PublicError(fault)).Dur("again_in", w.wait).
+			c.log.Error().Str("outbox", o.table.Name).Str("id", w.id).Str("error", PublicError(fault)).Stringer("again_in", w.wait).
 				Msg("row cannot be claimed; trying again, others go on")
 		}
 	}

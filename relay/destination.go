@@ -273,7 +273,7 @@ func (d *destination) announce(before, after health) {
 		d.cfg.log.Info().Str("destination", d.cfg.name).Msg("destination ready")
 	default:
 		d.cfg.log.Info().Str("destination", d.cfg.name).Str("reason", before.reason).
-			Dur("paused_for", after.since.Sub(before.since)).Msg("destination resumed")
+			Stringer("paused_for", after.since.Sub(before.since).Round(time.Millisecond)).Msg("destination resumed")
 	}
 }
 
