@@ -19,11 +19,15 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
+// patience is how long a test waits for what has to happen: long, for a busy machine.
+const patience = time.Minute
+
 // taker stands for the relay: it keeps the ids that it is offered.
 type taker struct {
 	mu    sync.Mutex
 	rooms []int32
 	got   []string
+	first map[string]time.Time // when an id was first offered
 	// refuse says how many offers, after the first, find no room.
 	refuse int
 }
@@ -34,6 +38,11 @@ func (k *taker) Offer(_ context.Context, _ *relay.Table, ids []string) error {
 	if len(k.got) > 0 && len(ids) > 0 && k.refuse > 0 {
 		k.refuse--
 		return relay.ErrNoRoom
+	}
+	for _, id := range ids {
+		if _, ok := k.first[id]; !ok {
+			k.first[id] = time.Now()
+		}
 	}
 	k.got = append(k.got, ids...)
 	return nil
@@ -78,7 +87,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, interval time.Duration) *fixture {
 	t.Helper()
-	f := &fixture{t: t, db: pgtest.Migrated(t), taker: &taker{rooms: []int32{100, 100}}}
+	f := &fixture{t: t, db: pgtest.Migrated(t), taker: &taker{rooms: []int32{100, 100}, first: map[string]time.Time{}}}
 	f.conn = f.db.Connect(t)
 	base, err := pgx.ParseConfig(f.db.URL)
 	require.NoError(t, err)
@@ -121,10 +130,20 @@ func (f *fixture) exec(sql string, args ...any) {
 
 func (f *fixture) offered(n int) {
 	f.t.Helper()
-	pgtest.Eventually(f.t, 20*time.Second, func() error {
+	pgtest.Eventually(f.t, patience, func() error {
 		if got := f.taker.distinct(); got != n {
 			return fmt.Errorf("%d of %d ids have been offered", got, n)
 		}
 		return nil
 	}, "ids are offered")
+}
+
+// notBefore says that an id was first offered at the time that a query gives, or later.
+func (f *fixture) notBefore(id, query string) {
+	f.t.Helper()
+	var at time.Time
+	require.NoError(f.t, f.conn.QueryRow(context.Background(), query, id).Scan(&at))
+	f.taker.mu.Lock()
+	defer f.taker.mu.Unlock()
+	require.False(f.t, f.taker.first[id].Before(at), "%s is before %s", f.taker.first[id], at)
 }

@@ -47,7 +47,7 @@ func (f *fixture) insert(kind, key, available string) string {
 func (f *fixture) awaitState(id string, state RowState) Explanation {
 	f.t.Helper()
 	var e Explanation
-	pgtest.Eventually(f.t, 20*time.Second, func() error {
+	pgtest.Eventually(f.t, longEnough, func() error {
 		if e = f.explain(id); e.State != state {
 			return fmt.Errorf("%s: %s", e.State, e.Text)
 		}
@@ -122,7 +122,7 @@ func TestExplainOfARowInFlight(t *testing.T) {
 	require.NoError(t, tx.Rollback(t.Context()))
 	f.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON pgrelay.outbox_events EXECUTE FUNCTION refuse()`)
 	close(pub.hold)
-	pgtest.Eventually(t, 20*time.Second, func() bool {
+	pgtest.Eventually(t, longEnough, func() bool {
 		return strings.Contains(strings.Join(f.explain(first).Notes, "\n"), "frozen for the audit")
 	}, "the stamp is refused")
 	f.exec(`DROP TRIGGER refuse ON pgrelay.outbox_events`)
@@ -175,7 +175,7 @@ func TestExplainOfARowThatWaitsForItsRetryAndOfThoseBehindIt(t *testing.T) {
 	first, second := f.insert("f", "k", "NULL"), f.insert("f", "k", "NULL")
 	due, other := f.insert("f", "k", "now() - interval '1 minute'"), f.insert("f", "other", "NULL")
 	f.offer(first)
-	pgtest.Eventually(t, 20*time.Second, func() bool { return f.explain(first).Attempts == 1 }, "it was tried")
+	pgtest.Eventually(t, longEnough, func() bool { return f.explain(first).Attempts == 1 }, "it was tried")
 	f.exec(`UPDATE pgrelay.failures SET next_attempt_at = now() + interval '5 minutes'`)
 	e := f.explain(first)
 	e.says(t, StateRetrying, "minutes from now", "1 of 3 attempts failed; the last with internal_error: refused.")

@@ -17,6 +17,9 @@ import (
 	"pgrelay/internal/pgtest"
 )
 
+// longEnough is how long a test waits for what has to happen, on a busy machine.
+const longEnough = time.Minute
+
 // recorder is a publisher that keeps what it is given and answers as the test says.
 type recorder struct {
 	ordered bool
@@ -105,7 +108,7 @@ func (r *recorder) script(answer func(m *Message) Result) {
 
 func (r *recorder) wait(t *testing.T, n int) {
 	t.Helper()
-	pgtest.Eventually(t, 20*time.Second, func() error {
+	pgtest.Eventually(t, longEnough, func() error {
 		if got := len(r.messages()); got < n {
 			return fmt.Errorf("%d of %d messages have arrived", got, n)
 		}
@@ -233,7 +236,7 @@ func (f *fixture) one(sql string, args ...any) string {
 // offer hands ids over as the poller would.
 func (f *fixture) offer(ids ...string) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), longEnough)
 	defer cancel()
 	require.NoError(f.t, f.relay.Offer(ctx, f.relay.Tables()[0], ids))
 }
@@ -241,7 +244,7 @@ func (f *fixture) offer(ids ...string) {
 // pending waits until so many rows of pgrelay.outbox_events are pending and nothing is claimed.
 func (f *fixture) settled(pending int) {
 	f.t.Helper()
-	pgtest.Eventually(f.t, 20*time.Second, func() error {
+	pgtest.Eventually(f.t, longEnough, func() error {
 		var n, claims int
 		err := f.conn.QueryRow(context.Background(), `SELECT (SELECT count(*) FROM pgrelay.outbox_events WHERE published_at IS NULL AND dead_at IS NULL),
 			(SELECT count(*) FROM pgrelay.claims)`).Scan(&n, &claims)

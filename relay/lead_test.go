@@ -18,10 +18,10 @@ func (f *fixture) inFlight(kind string, n int) []string {
 	f.start()
 	ids := f.ids(insertEvents, kind, nil, n)
 	f.offer(ids...)
-	pgtest.Eventually(f.t, 20*time.Second, func() bool {
+	pgtest.Eventually(f.t, longEnough, func() bool {
 		return f.one(`SELECT coalesce(sum(cardinality(ids)), 0)::text FROM pgrelay.claims`) == fmt.Sprint(n)
 	}, "rows are claimed")
-	pgtest.Eventually(f.t, 20*time.Second, func() bool { return f.relay.destinations[0].state().waiting == 0 }, "rows are on the wire")
+	pgtest.Eventually(f.t, longEnough, func() bool { return f.relay.destinations[0].state().waiting == 0 }, "rows are on the wire")
 	return ids
 }
 
@@ -32,7 +32,7 @@ func TestRowsInFlightAreStampedWhenTheSameInstanceLeadsAgain(t *testing.T) {
 	f := newFixture(t, toQueue)
 	f.inFlight("q", 10)
 	require.Equal(t, "1", f.one(endSessions, "pgrelay leader"))
-	pgtest.Eventually(t, 20*time.Second, func() bool { return f.one(`SELECT epoch::text FROM pgrelay.leader`) == "2" && f.relay.Leads() }, "it leads again")
+	pgtest.Eventually(t, longEnough, func() bool { return f.one(`SELECT epoch::text FROM pgrelay.leader`) == "2" && f.relay.Leads() }, "it leads again")
 	f.offer(f.ids(`SELECT id::text FROM pgrelay.outbox_events`)...)
 	close(f.pubs["queue"].hold)
 	f.settled(0)
@@ -50,7 +50,7 @@ func TestStampsAreRefusedOnceAnotherInstanceHasLed(t *testing.T) {
 		_, err := other.Exec(t.Context(), `SELECT pg_advisory_lock($1)`, advisoryLock)
 		got <- err
 	}()
-	pgtest.Eventually(t, 20*time.Second, func() bool {
+	pgtest.Eventually(t, longEnough, func() bool {
 		return f.one(`SELECT count(*)::text FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == "1"
 	}, "the other waits")
 	require.Equal(t, "1", f.one(endSessions, "pgrelay leader"))
@@ -60,7 +60,7 @@ func TestStampsAreRefusedOnceAnotherInstanceHasLed(t *testing.T) {
 		require.NoError(t, err)
 	}
 	close(f.pubs["queue"].hold)
-	pgtest.Eventually(t, 20*time.Second, func() bool { rows, _ := f.relay.flights.inFlight(); return rows == 0 }, "the refused rows are let go")
+	pgtest.Eventually(t, longEnough, func() bool { rows, _ := f.relay.flights.inFlight(); return rows == 0 }, "the refused rows are let go")
 	require.Equal(t, "10", f.one(`SELECT count(*)::text FROM pgrelay.outbox_events WHERE published_at IS NULL`))
 	require.False(t, f.relay.Leads())
 	_, err := other.Exec(t.Context(), `SELECT pg_advisory_unlock($1)`, advisoryLock)

@@ -3,7 +3,6 @@ package relay
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -92,7 +91,7 @@ func (f *fixture) row(k *outboxKind, body, key string) string {
 
 func (f *fixture) waitPending(k *outboxKind, n string) {
 	f.t.Helper()
-	pgtest.Eventually(f.t, 20*time.Second, func() error {
+	pgtest.Eventually(f.t, longEnough, func() error {
 		if got := f.one(k.pending); got != n {
 			return fmt.Errorf("%s rows are pending", got)
 		}
@@ -145,10 +144,10 @@ func TestEveryKindOfTableGetsTheSameTreatment(t *testing.T) {
 
 			bad := f.row(&k, "bad", "1")
 			f.offer(bad)
-			pgtest.Eventually(t, 20*time.Second, func() bool { return f.one(`SELECT count(*)::text FROM pgrelay.failures WHERE attempts > 0`) == "1" }, "the row is refused")
+			pgtest.Eventually(t, longEnough, func() bool { return f.one(`SELECT count(*)::text FROM pgrelay.failures WHERE attempts > 0`) == "1" }, "the row is refused")
 			f.offer(f.row(&k, "proof that the destination works", "2"))
 			pub.wait(t, 31)
-			pgtest.Eventually(t, 20*time.Second, func() error { // as the poller does when a retry is due
+			pgtest.Eventually(t, longEnough, func() error { // as the poller does when a retry is due
 				f.offer(due(f, table.RetryLook())...)
 				f.offer(bad)
 				if pending := f.one(k.pending); pending != "0" {

@@ -86,7 +86,7 @@ func TestJSONAgreesWithPostgreSQL(t *testing.T) {
 	defer func() { require.NoError(t, conn.Close(ctx)) }()
 	for _, value := range []string{
 		"32767::smallint", "(-2147483648)::integer", "9223372036854775807::bigint", "1e30::numeric", "1e-30::numeric", "100.00::numeric(9,2)",
-		"'NaN'::numeric", "'-Infinity'::numeric", "'Infinity'::float8", "1e300::float8", "1e-7::real", "'NaN'::real", "(-0.0)::float8",
+		"'NaN'::numeric", "'-Infinity'::float8", "'Infinity'::float8", "1e300::float8", "1e-7::real", "'NaN'::real", "(-0.0)::float8",
 		"true", "false", "NULL::boolean", "NULL::integer", "NULL::jsonb", "'x<>&'::text", `'{"b": 1.10, "a": [1, {}]}'::jsonb`,
 		`'{"b" : 1.10,"a":[ ]}'::json`, `'"s"'::jsonb`, "'null'::jsonb", "'7'::varchar(3)", "7::oid",
 	} {

@@ -90,7 +90,7 @@ func newServer(opts Options) (_ *Server, err error) {
 
 func (s *Server) init(opts Options) error {
 	err := run(s.dir.path, filepath.Join(s.bin, "initdb"), "--pgdata="+s.dataDir(), "--username=postgres",
-		"--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "--no-instructions")
+		"--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync")
 	if err != nil {
 		return err
 	}
