@@ -162,6 +162,18 @@ func TestNoClaimCountsTwice(t *testing.T) {
 	require.Equal(t, "pending attempts=1 unknowns=0 generation=false waits refused", s.state(d))
 }
 
+func TestClaimIDThatACrashOfTheServerGaveOutAgainCountsInItsNewLead(t *testing.T) {
+	t.Parallel()
+	s := newStamping(t)
+	d := s.claimed("f", 1)[0]
+	s.stamp(ended(d, retried))
+	s.exec(`INSERT INTO pgrelay.claims (id, outbox, instance, epoch, ids) OVERRIDING SYSTEM VALUE VALUES ($1, 'pgrelay.outbox_events', $2, 8, $3)`,
+		d.claim, s.relay.instance, []string{d.row.ID})
+	d.epoch = 8
+	s.stamp(ended(d, retried))
+	require.Equal(t, "pending attempts=2 unknowns=0 generation=false waits refused", s.state(d))
+}
+
 func TestStampOfARowThatChangedTakesNoOutcome(t *testing.T) {
 	t.Parallel()
 	for name, v := range map[string]verdict{"delivered": delivered, "retry": retried, "unknown": unsure, "dead": died} {
