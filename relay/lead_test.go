@@ -1,11 +1,13 @@
 package relay
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"pgrelay/internal/pgtest"
@@ -76,23 +78,7 @@ func TestLostRepliesOfStampsNeitherLoseNorRepeat(t *testing.T) {
 	ids := f.ids(insertEvents, "q", nil, 3000)
 	killer := f.db.Connect(t)
 	stop, stopped := make(chan struct{}), make(chan error, 1)
-	go func() {
-		tick := time.NewTicker(3 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-stop:
-				stopped <- nil
-				return
-			case <-tick.C:
-			}
-			// Only while it works on a statement: the reply is what gets lost.
-			if _, err := killer.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pgrelay stamp' AND state = 'active' AND datname = current_database() AND random() < 0.5`); err != nil {
-				stopped <- err
-				return
-			}
-		}
-	}()
+	go func() { stopped <- endStamps(t.Context(), killer, stop) }()
 	f.offer(ids...)
 	f.pubs["queue"].wait(t, 3000)
 	close(stop)
@@ -105,6 +91,27 @@ func TestLostRepliesOfStampsNeitherLoseNorRepeat(t *testing.T) {
 	}
 	require.Len(t, seen, 3000)
 	require.Equal(t, "0", f.one(`SELECT count(*)::text FROM pgrelay.failures`))
+}
+
+// endStamps ends the stamp session while it works on a statement, so that the reply is what gets lost. After twenty times it lets it
+// be: on a slow machine no stamp would ever end.
+func endStamps(ctx context.Context, killer *pgx.Conn, stop <-chan struct{}) error {
+	tick := time.NewTicker(3 * time.Millisecond)
+	defer tick.Stop()
+	for ended := int64(0); ended < 20; {
+		select {
+		case <-stop:
+			return nil
+		case <-tick.C:
+		}
+		tag, err := killer.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE application_name = 'pgrelay stamp' AND state = 'active' AND datname = current_database() AND random() < 0.5`)
+		if err != nil {
+			return err
+		}
+		ended += tag.RowsAffected()
+	}
+	return nil
 }
 
 func TestHealthyHolderOfTheLockIsNotEnded(t *testing.T) {
