@@ -21,8 +21,8 @@ type session struct {
 	tables []*relay.Table
 }
 
-// withSession loads the configuration, connects, opens the outboxes and runs a command's work.
-func (a *app) withSession(ctx context.Context, work func(s *session) error) error {
+// withConn loads the configuration, connects and runs a command's work.
+func (a *app) withConn(ctx context.Context, work func(cfg *config.Config, conn *pgx.Conn) error) error {
 	cfg, config, err := a.load()
 	if err != nil {
 		return err
@@ -32,15 +32,22 @@ func (a *app) withSession(ctx context.Context, work func(s *session) error) erro
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the work's error is what counts
-	// What a person asked for may take longer than the relay's own statements.
-	if _, err := conn.Exec(ctx, `SET statement_timeout = '60s'; SET lock_timeout = '10s'`, pgx.QueryExecModeSimpleProtocol); err != nil {
-		return fmt.Errorf("setting time-outs: %w", err)
-	}
-	tables, err := openTables(ctx, conn, cfg)
-	if err != nil {
-		return err
-	}
-	return work(&session{cfg: cfg, conn: conn, tables: tables})
+	return work(cfg, conn)
+}
+
+// withSession is withConn for a command about the outboxes, which it opens.
+func (a *app) withSession(ctx context.Context, work func(s *session) error) error {
+	return a.withConn(ctx, func(cfg *config.Config, conn *pgx.Conn) error {
+		// What a person asked for may take longer than the relay's own statements.
+		if _, err := conn.Exec(ctx, `SET statement_timeout = '60s'; SET lock_timeout = '10s'`, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return fmt.Errorf("setting time-outs: %w", err)
+		}
+		tables, err := openTables(ctx, conn, cfg)
+		if err != nil {
+			return err
+		}
+		return work(&session{cfg: cfg, conn: conn, tables: tables})
+	})
 }
 
 // table finds an outbox by its name in the configuration or its qualified name.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"pgrelay/internal/config"
 	"pgrelay/replication"
 )
 
@@ -23,24 +25,17 @@ func newSlot(a *app) *cobra.Command {
 }
 
 func (a *app) dropSlot(ctx context.Context) error {
-	cfg, config, err := a.load()
-	if err != nil {
-		return err
-	}
-	conn, err := connect(ctx, config)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the drop's error is what counts
-	slot := cfg.SlotName(conn.Config().Database)
-	err = replication.Drop(ctx, conn, slot)
-	if errors.Is(err, replication.ErrNoSlot) {
-		fmt.Fprintf(a.stdout, "there is no slot %s\n", slot)
+	return a.withConn(ctx, func(cfg *config.Config, conn *pgx.Conn) error {
+		slot := cfg.SlotName(conn.Config().Database)
+		err := replication.Drop(ctx, conn, slot)
+		switch {
+		case errors.Is(err, replication.ErrNoSlot):
+			fmt.Fprintf(a.stdout, "there is no slot %s\n", slot)
+			return nil
+		case err != nil:
+			return err
+		}
+		fmt.Fprintf(a.stdout, "dropped slot %s\n", slot)
 		return nil
-	}
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(a.stdout, "dropped slot %s\n", slot)
-	return nil
+	})
 }
