@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -52,12 +53,14 @@ func TestDatabaseInUseByAWalsenderIsDropped(t *testing.T) {
 	t.Parallel()
 	var name string
 	var server *pgtest.Server
+	var conn *pgx.Conn
 	t.Run("test", func(t *testing.T) {
 		db := pgtest.New(t)
 		name, server = db.Name, db.Server
 		// Free, and in use by a session that outlives the test's own cleanups.
 		db.Exec(t, "SELECT pg_create_logical_replication_slot('free', 'pgoutput')")
-		conn, err := pgx.Connect(context.Background(), db.URL+"&replication=database")
+		var err error
+		conn, err = pgx.Connect(context.Background(), db.URL+"&replication=database")
 		require.NoError(t, err)
 		for _, command := range []string{
 			"CREATE_REPLICATION_SLOT held LOGICAL pgoutput",
@@ -69,13 +72,14 @@ func TestDatabaseInUseByAWalsenderIsDropped(t *testing.T) {
 		conn.PgConn().Frontend().SendQuery(&pgproto3.Query{String: startReplication})
 		require.NoError(t, conn.PgConn().Frontend().Flush())
 		probe := db.Connect(t)
-		pgtest.Eventually(t, 10*time.Second, func() bool {
+		pgtest.Eventually(t, time.Minute, func() bool {
 			var active bool
 			require.NoError(t, probe.QueryRow(t.Context(),
 				"SELECT active FROM pg_replication_slots WHERE slot_name = 'held'").Scan(&active))
 			return active
 		}, "the slot becomes active")
 	})
+	runtime.KeepAlive(conn) // unreachable, the collector would have closed it
 	other := pgtest.New(t)
 	require.Same(t, server, other.Server, "tests share one server")
 	var left int
@@ -131,7 +135,7 @@ func TestKilledBinaryTakesItsServerWithIt(t *testing.T) {
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait())
 
-	pgtest.Eventually(t, 10*time.Second, func() error {
+	pgtest.Eventually(t, time.Minute, func() error {
 		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("postmaster %d is there: %w", pid, err)
 		}
