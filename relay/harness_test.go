@@ -205,7 +205,7 @@ func (f *fixture) start() {
 		return result
 	}
 	f.t.Cleanup(func() { _ = f.stop() })
-	pgtest.Eventually(f.t, 10*time.Second, func() error {
+	pgtest.Eventually(f.t, longEnough, func() error {
 		if !r.Leads() {
 			return fmt.Errorf("does not lead")
 		}

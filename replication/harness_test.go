@@ -19,7 +19,7 @@ import (
 	"pgrelay/internal/pgtest"
 )
 
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // received is one call of Inserted.
 type received struct {
@@ -132,7 +132,7 @@ func (r *rig) start() *rig {
 		select {
 		case err := <-done:
 			require.NoError(r.t, err)
-		case <-time.After(5 * time.Second):
+		case <-time.After(patience):
 			require.Fail(r.t, "Run did not return in time")
 		}
 	})

@@ -20,7 +20,7 @@ import (
 const slowPoller = "{interval: 30m, sweep_interval: 1h}"
 
 // atOnce is far below slowPoller's interval, and long for a busy machine.
-const atOnce = 20 * time.Second
+const atOnce = 40 * time.Second
 
 // victim is a process that a trap or a fault may kill before the test knows of it.
 type victim struct {

@@ -125,7 +125,7 @@ func TestSIGTERMExitsZeroInTimeWhoeverIsGone(t *testing.T) {
 			d.broken(w, px, calls)
 			began := time.Now()
 			require.Zero(t, p.terminate())
-			require.Less(t, time.Since(began), drainIn+time.Second, "a second for a busy machine")
+			require.Less(t, time.Since(began), drainIn+15*time.Second, "the rest is for a busy machine")
 			px.cut()
 			require.Equal(t, d.left, len(w.left()) > 0, "rows are left in flight")
 			require.Equal(t, "0", w.string(`SELECT coalesce(max(attempts + crashes), 0) FROM pgrelay.failures`))
@@ -147,7 +147,7 @@ func TestSecondSignalQuitsAtOnce(t *testing.T) {
 	w.insert("q", 10)
 	p := w.start()
 	calls.await(w)
-	pgtest.Eventually(t, drainIn, func() bool {
+	pgtest.Eventually(t, patience, func() bool {
 		p.signal(syscall.SIGTERM) // two at the same moment would be one
 		return !p.running()
 	}, "the second signal ends the process")

@@ -18,7 +18,7 @@ import (
 func (w *world) follows() {
 	w.t.Helper()
 	lsn := w.string(`SELECT pg_current_wal_lsn()::text`)
-	pgtest.Eventually(w.t, 15*time.Second, func() error {
+	pgtest.Eventually(w.t, 25*time.Second, func() error {
 		behind := w.string(`SELECT ($1::text::pg_lsn - confirmed_flush_lsn)::text FROM pg_replication_slots WHERE `+ownSlot, lsn)
 		if !strings.HasPrefix(behind, "-") && behind != "0" {
 			return fmt.Errorf("%s bytes behind", behind)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const adminTimeout = 30 * time.Second
+const adminTimeout = 90 * time.Second
 
 // Database is a database that one test has for itself.
 type Database struct {
