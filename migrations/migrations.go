@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -135,12 +137,19 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 	return provider, nil
 }
 
-// connConfig pins what the migrations and the library's time stamps depend on.
+// connConfig pins what the migrations and the library's time stamps depend on, and what a role may have set against its queries. A
+// lock_timeout is left alone: it protects those who write into the tables. What is migrated is made again by migrating again, so no
+// commit waits for a standby, which may be absent.
 func connConfig(config *pgx.ConnConfig) *pgx.ConnConfig {
 	c := config.Copy()
-	c.RuntimeParams["search_path"] = "pg_catalog"
-	c.RuntimeParams["timezone"] = "UTC"
-	c.RuntimeParams["default_transaction_read_only"] = "off" // a role may have it on
+	for name, value := range map[string]string{
+		"search_path": "pg_catalog", "timezone": "UTC", "standard_conforming_strings": "on",
+		"default_transaction_read_only": "off", "default_transaction_isolation": "read committed",
+		"statement_timeout": "0", "idle_in_transaction_session_timeout": "0", "synchronous_commit": "local",
+	} {
+		maps.DeleteFunc(c.RuntimeParams, func(k, _ string) bool { return strings.EqualFold(k, name) }) // however the URL spells it
+		c.RuntimeParams[name] = value
+	}
 	return c
 }
 

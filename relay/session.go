@@ -31,6 +31,7 @@ func SessionConfig(base *pgx.ConnConfig, application string) *pgx.ConnConfig {
 		"extra_float_digits":                  "1",
 		"client_encoding":                     "UTF8",
 		"standard_conforming_strings":         "on",
+		"quote_all_identifiers":               "off", // an outbox's name is the same for every session
 		"default_transaction_read_only":       "off",
 		"default_transaction_isolation":       "read committed",
 		"synchronous_commit":                  "off",

@@ -283,18 +283,6 @@ func TestARunBehindAPoolerSaysSoAndWaits(t *testing.T) {
 	require.Equal(t, nothing, p.left())
 }
 
-func TestARunAsARoleThatIsReadOnlyByDefaultIsFine(t *testing.T) {
-	t.Parallel()
-	p := newPatient(t, pgtest.Migrated(t))
-	p.harm(`ALTER ROLE $role SET default_transaction_read_only = on`)
-	run := p.start()
-	run.says("replication stream started")
-	p.relays()
-	run.stop()
-	require.NotContains(t, run.stderr.String(), `"level":"error"`)
-	require.Equal(t, "1 slots, 1 publications, 0 claims, 1 leaders", p.left())
-}
-
 func TestARunPausesADestinationThatIsWrongAndSaysWhy(t *testing.T) {
 	t.Parallel()
 	otherType := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
