@@ -2,10 +2,13 @@ SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test lint demo clean
+# The versions of PostgreSQL that `make test-matrix` and `make test-core` run on.
+VERSIONS ?= 13 14 15 16 17 18
+
+.PHONY: help build test test-matrix test-core lint demo clean
 
 help: ## Show this
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build bin/pgrelay
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/pgrelay ./cmd/pgrelay
@@ -13,6 +16,19 @@ build: ## Build bin/pgrelay
 test: ## Run all tests with the race detector; installs PostgreSQL, promtool and Node.js if they are not there
 	.ci/install server compiler alerts stranger
 	go test -race -timeout 20m ./...
+
+# Whatever talks to PostgreSQL; and of that what a version could change, without what only takes long.
+INTEGRATION := ./migrations ./replication ./poller ./relay ./internal/pgtest ./internal/check ./internal/e2e
+CORE := ./migrations ./replication ./poller ./relay ./internal/check
+CORE_E2E := Slot|Publication|Standby|Leader|Session|Primary|Crash|Rights|Cutover|Status
+
+test-matrix: ## Run the integration tests on each of VERSIONS of PostgreSQL; installs them
+	.ci/install stranger
+	.ci/versions "$(VERSIONS)" go test -count 1 -timeout 20m $(INTEGRATION)
+
+test-core: ## Run the core of the integration tests on each of VERSIONS of PostgreSQL; installs them
+	.ci/versions "$(VERSIONS)" go test -count 1 -timeout 20m $(CORE)
+	.ci/versions "$(VERSIONS)" go test -count 1 -timeout 20m -run '$(CORE_E2E)' ./internal/e2e
 
 lint: ## Run the linters; builds golangci-lint into bin if it is not there
 	.ci/install linter
@@ -22,5 +38,5 @@ demo: build ## Show pgrelay at work; installs PostgreSQL if there is none
 	.ci/install server
 	go run ./internal/demo
 
-clean: ## Remove what was built
-	rm -rf bin
+clean: ## Remove what was built or installed here
+	rm -rf bin .cache
