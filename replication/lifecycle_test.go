@@ -38,6 +38,22 @@ func TestAFailoverSlotIsAskedForWhereTheServerHasThem(t *testing.T) {
 	r.arrives("outbox", r.insert(1)...)
 }
 
+func TestASlotThatIsThereBecomesAFailoverSlotAsConfigured(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, pgtest.New(t))
+	r.db.Exec(t, `CREATE PUBLICATION pgrelay FOR TABLE outbox`)
+	r.db.Exec(t, `SELECT pg_create_logical_replication_slot($1, 'pgoutput')`, r.cfg.Slot)
+	for _, failover := range []bool{true, false} {
+		r.cfg.Failover = failover
+		r.start().connected()
+		if r.db.Server.Version >= failoverVersion {
+			require.Equal(t, failover, query[bool](t, r.db, `SELECT failover FROM pg_replication_slots WHERE slot_name = $1`, r.cfg.Slot))
+		}
+		r.stop()
+	}
+	require.Equal(t, []string{"connected", "connected"}, r.sink.caughtUp(), "the slot was kept")
+}
+
 func TestATemporarySlotEndsWithItsConnection(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, pgtest.New(t))

@@ -180,6 +180,8 @@ func (s *Stream) open(ctx context.Context) (_ *session, err error) {
 	if why != "" {
 		reason = "slot created: " + why
 		err = s.createSlot(ctx, sql, conn, why)
+	} else {
+		err = s.setFailover(ctx, conn)
 	}
 	if err == nil {
 		err = s.start(ctx, conn)
@@ -277,6 +279,18 @@ func (s *Stream) createSlot(ctx context.Context, sql *pgx.Conn, conn *pgconn.PgC
 	s.olderThanPublication = false
 	s.cfg.Metrics.slots.WithLabelValues(why).Inc()
 	s.cfg.Log.Info().Str("slot", s.cfg.Slot).Str("reason", why).Bool("temporary", s.cfg.Temporary).Msg("replication slot created")
+	return nil
+}
+
+// setFailover brings a slot that was there before in line with the configuration: one that somebody made by hand, or that came
+// from an older server through pg_upgrade, is synchronized to no standby. The server does nothing where nothing changes.
+func (s *Stream) setFailover(ctx context.Context, conn *pgconn.PgConn) error {
+	if serverMajor(conn) < failoverVersion || s.cfg.Temporary {
+		return nil
+	}
+	if _, err := conn.Exec(ctx, fmt.Sprintf("ALTER_REPLICATION_SLOT %s (FAILOVER %t)", s.cfg.Slot, s.cfg.Failover)).ReadAll(); err != nil {
+		return fmt.Errorf("altering the slot: %w", err)
+	}
 	return nil
 }
 
