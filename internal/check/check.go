@@ -12,8 +12,8 @@ import (
 
 // stepTimeout bounds each step. The server ends a slow statement before it, so that the session survives.
 const (
-	stepTimeout      = 5 * time.Second
-	statementTimeout = "4s"
+	stepTimeout      = 10 * time.Second
+	statementTimeout = "9s"
 )
 
 // Input is what there is to look at.

@@ -55,6 +55,7 @@ outboxes:
 `
 
 const healthySQL = `
+SET password_encryption = 'scram-sha-256'; -- before 14 it is md5
 CREATE ROLE %[1]s LOGIN REPLICATION PASSWORD '` + password + `';
 GRANT USAGE ON SCHEMA pgrelay TO %[1]s;
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA pgrelay TO %[1]s;

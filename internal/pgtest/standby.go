@@ -73,4 +73,3 @@ func (s *Server) Promote(t testing.TB) {
 		return err
 	}))
 }
-
