@@ -80,14 +80,9 @@ func (c *claimer) pause(began time.Time) time.Duration {
 	return wait
 }
 
-// round gives each table a turn until none has anything to claim, pinging in between.
+// round gives each table a turn until none has anything to claim.
 func (c *claimer) round(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if !c.leader.lately() {
-			if err := c.ping(ctx); err != nil {
-				return err
-			}
-		}
 		if done, err := c.suspect(ctx); err != nil || !done {
 			return err
 		}
@@ -143,8 +138,14 @@ func (c *claimer) sending() bool {
 	return false
 }
 
-// turnOf makes one claim for a table if it has ids, room and no reason to be left alone.
+// turnOf makes one claim for a table if it has ids, room and no reason to be left alone. It pings before where that is due: tables
+// that are locked take a second each, and several of them would otherwise cost the lead its freshness.
 func (c *claimer) turnOf(ctx context.Context, o *outbox) (bool, error) {
+	if !c.leader.lately() {
+		if err := c.ping(ctx); err != nil {
+			return false, err
+		}
+	}
 	now := time.Now()
 	if o.quiet.until().After(now) {
 		return false, nil

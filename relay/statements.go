@@ -58,8 +58,8 @@ func expander(t *Table) *strings.Replacer {
 		"@unmarked", t.unmark(),
 		"@outbox", rel,
 		"@name", stringLiteral(t.Name),
-		"@keys", t.IDColumn.Type+"[]",
-		"@keytype", t.IDColumn.Type,
+		"@keys", widest(t.IDColumn.Type)+"[]",
+		"@keytype", widest(t.IDColumn.Type),
 		"@o.id", "o."+quote(n.id),
 		"@p.id", "p."+quote(n.id),
 		"@id", quote(n.id),
@@ -79,6 +79,16 @@ func expander(t *Table) *strings.Replacer {
 		"@published", quote(n.publishedAt),
 		"@dead", quote(t.deadMark()),
 	)
+}
+
+// widest is the type as which a key's text is read: an integer column may be made a bigint while the relay runs, and an index of
+// any integer takes it.
+func widest(sqlType string) string {
+	switch sqlType {
+	case "smallint", "integer":
+		return "bigint"
+	}
+	return sqlType
 }
 
 // escape keeps the expander's hands off what stands in a text already.

@@ -25,7 +25,7 @@ func lineSQL(t *Table) string {
 	return fmt.Sprintf(`
 SELECT @o.id::text FROM @outbox o
  WHERE @o.key = $1::text::%s AND @o.pending AND @o.undeferred AND @o.line = $2::int AND %s
- ORDER BY %s LIMIT %d`, escape(key.Type), low, t.list("o.%s"), lineKept)
+ ORDER BY %s LIMIT %d`, escape(widest(key.Type)), low, t.list("o.%s"), lineKept)
 }
 
 // claimSQL is the one claim. $1 ids, none of them in flight (that decision, before the
