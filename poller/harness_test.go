@@ -91,15 +91,21 @@ func newFixture(t *testing.T, interval time.Duration) *fixture {
 	f.conn = f.db.Connect(t)
 	base, err := pgx.ParseConfig(f.db.URL)
 	require.NoError(t, err)
-	f.table, err = relay.OpenTable(context.Background(), f.conn, config.Outbox{
-		Table: "pgrelay.outbox_events", Routes: []config.Route{{Kind: "a*", To: "a"}, {Kind: "b*", To: "b"}},
-	}, []relay.Sink{{Name: "a"}, {Name: "b"}})
-	require.NoError(t, err)
 	f.cfg = Config{
-		Conn: base, Interval: interval, SweepInterval: time.Hour, Retention: time.Hour, Tables: []*relay.Table{f.table},
+		Conn: base, Interval: interval, SweepInterval: time.Hour, Retention: time.Hour,
 		Registerer: prometheus.NewRegistry(), Log: zerolog.Nop(),
 	}
+	f.open(config.Outbox{Table: "pgrelay.outbox_events", Routes: []config.Route{{Kind: "a*", To: "a"}, {Kind: "b*", To: "b"}}})
 	return f
+}
+
+// open makes an outbox the only one.
+func (f *fixture) open(outbox config.Outbox) {
+	f.t.Helper()
+	var err error
+	f.table, err = relay.OpenTable(context.Background(), f.conn, outbox, []relay.Sink{{Name: "a"}, {Name: "b"}})
+	require.NoError(f.t, err)
+	f.cfg.Tables = []*relay.Table{f.table}
 }
 
 // start runs a poller until the test ends.

@@ -28,6 +28,7 @@ type Config struct {
 	Interval      time.Duration   // between regular looks
 	SweepInterval time.Duration   // between full looks
 	Retention     time.Duration   // of published and dead rows of pgrelay.outbox_events; 0: for ever
+	Ledger        time.Duration   // of events in the outboxes' ledgers; 0: for ever
 	Tables        []*relay.Table
 	Registerer    prometheus.Registerer
 	Log           zerolog.Logger

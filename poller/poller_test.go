@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"pgrelay/internal/config"
 	"pgrelay/internal/pgtest"
 	"pgrelay/relay"
 )
@@ -174,6 +175,23 @@ func TestRetentionDeletesOldPublishedAndDiscardedRowsOnly(t *testing.T) {
 		}
 		return err
 	}, "old published and discarded rows are deleted")
+}
+
+func TestLedgerForgetsEventsPastTheirRetention(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Hour)
+	f.exec(`INSERT INTO pgrelay.processed_events SELECT age || ' ' || n, now() - age::interval FROM generate_series(1, 2500) n, (VALUES ('2 h'), ('1 min')) v(age)`)
+	f.cfg.Ledger = time.Hour
+	f.open(config.Outbox{Table: "pgrelay.outbox_events", Ledger: "pgrelay.processed_events", Routes: []config.Route{{Kind: "*", To: "a"}}})
+	f.start()
+	pgtest.Eventually(t, patience, func() error {
+		var n, old int
+		err := f.conn.QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE processed_at < now() - interval '1 h') FROM pgrelay.processed_events`).Scan(&n, &old)
+		if err == nil && (n != 2500 || old != 0) {
+			err = fmt.Errorf("%d events, %d of them old", n, old)
+		}
+		return err
+	}, "old events are forgotten")
 }
 
 func TestLookThatFoundNoRoomGoesOnWhereItWas(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"pgrelay/relay"
 )
 
-// sweep deletes failures whose row is gone or settled, and rows past their retention.
+// sweep deletes failures whose row is gone or settled, and rows and ledger entries past their retention.
 func (p *Poller) sweep(ctx context.Context, conn *pgx.Conn, w *watch) error {
 	limited, cancel := statement(ctx)
 	defer cancel()
@@ -22,10 +22,31 @@ func (p *Poller) sweep(ctx context.Context, conn *pgx.Conn, w *watch) error {
 	if err != nil && !conflict(err) {
 		return fmt.Errorf("deleting failures of rows that are gone: %w", err)
 	}
-	if !w.table.Own() || p.cfg.Retention == 0 {
-		return nil
+	if w.table.Own() && p.cfg.Retention > 0 {
+		if err := p.retire(ctx, conn, w.table); err != nil {
+			return err
+		}
 	}
-	return p.retire(ctx, conn, w.table)
+	if w.table.Ledger != nil && p.cfg.Ledger > 0 {
+		return p.retireLedger(ctx, conn, w.table.Ledger)
+	}
+	return nil
+}
+
+// retireLedger forgets events past their retention, a thousand at a time.
+func (p *Poller) retireLedger(ctx context.Context, conn *pgx.Conn, l *relay.Ledger) error {
+	for ctx.Err() == nil {
+		limited, cancel := statement(ctx)
+		done, err := conn.Exec(limited, l.Retire(), p.cfg.Ledger.Seconds())
+		cancel()
+		if err != nil {
+			return fmt.Errorf("deleting events of ledger %s past their retention: %w", l.Name, err)
+		}
+		if done.RowsAffected() < relay.LedgerPage {
+			return nil
+		}
+	}
+	return context.Cause(ctx)
 }
 
 // retire deletes published rows past their retention, walking along the primary key in pages. Rows are written about in the order of

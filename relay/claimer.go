@@ -333,7 +333,7 @@ func scanDelivery(row pgx.CollectableRow, t *Table) (*delivery, error) {
 	var values []*string
 	r := &d.row
 	err := row.Scan(&d.claim, &r.ID, &r.Version, &d.route, &ordered, &r.OrderingKey, &r.EventID, &r.Kind, &r.Payload, &r.Headers, &values,
-		&r.Attempts, &r.Unknowns, &r.Crashes, &r.Generation, &d.had, &d.size)
+		&r.Attempts, &r.Unknowns, &r.Crashes, &r.Generation, &d.had, &d.size, &d.recorded)
 	if err != nil {
 		return nil, err
 	}
@@ -347,23 +347,22 @@ func scanDelivery(row pgx.CollectableRow, t *Table) (*delivery, error) {
 	return d, nil
 }
 
-// dispatch hands claimed rows to their destinations, in order; malformed ones go to the stamp as dead. It returns the
+// dispatch hands claimed rows to their destinations, in order; malformed ones go to the stamp as dead, and those whose event is in the
+// ledger as delivered. It returns the
 // wants that were not taken, with rooms and budget reduced by what was.
 func (c *claimer) dispatch(o *outbox, wants []want, ds []*delivery, rooms []int32, budget *int64) (left []want) {
 	c.relay.flights.add(ds)
 	taken := make(map[string]bool, len(ds))
 	bySink := make([][]*delivery, len(rooms))
-	var dead []*delivery
+	var unsent []*delivery
 	for _, d := range ds {
 		taken[d.row.ID] = true
 		*budget -= d.size
 		if d.route >= 0 {
 			rooms[o.table.sinks[d.route]]--
 		}
-		if err := c.build(d); err != nil {
-			d.unsent = true
-			d.verdict = verdict{kind: verdictDead, reason: rejected(err).Reason, detail: rejected(err).Detail}
-			dead = append(dead, d)
+		if c.foregone(d) {
+			unsent = append(unsent, d)
 			continue
 		}
 		sink := o.table.sinks[d.route]
@@ -374,8 +373,8 @@ func (c *claimer) dispatch(o *outbox, wants []want, ds []*delivery, rooms []int3
 			c.relay.destinations[sink].enqueue(batch)
 		}
 	}
-	if len(dead) > 0 {
-		c.relay.stamper.settle(dead)
+	if len(unsent) > 0 {
+		c.relay.stamper.settle(unsent)
 	}
 	for _, w := range wants {
 		if !taken[w.id] {
@@ -383,6 +382,20 @@ func (c *claimer) dispatch(o *outbox, wants []want, ds []*delivery, rooms []int3
 		}
 	}
 	return left
+}
+
+// foregone gives a row that is not sent its outcome: its event is in the ledger, or there is no message in it.
+func (c *claimer) foregone(d *delivery) bool {
+	if d.recorded {
+		d.unsent, d.verdict = true, verdict{kind: verdictDelivered}
+		c.relay.metrics.recorded.WithLabelValues(d.table.Name).Inc()
+		return true
+	}
+	err := c.build(d)
+	if err != nil {
+		d.unsent, d.verdict = true, verdict{kind: verdictDead, reason: rejected(err).Reason, detail: rejected(err).Detail}
+	}
+	return err != nil
 }
 
 // build makes the row's message and has its destination look at it.

@@ -57,6 +57,8 @@ type rowFacts struct {
 	HolderSince *time.Time
 	Prepared    *string
 
+	RecordedAt *time.Time // since when its event is in the ledger
+
 	Earlier *string // the first unsettled row in front of it in its line
 }
 
@@ -137,7 +139,7 @@ SELECT clock_timestamp() AS now, i.k::text AS id, @o.id IS NOT NULL AS there, ro
        coalesce(f.reason, '') AS reason, coalesce(f.detail, '') AS detail,
        c.instance::text AS claimed_by, c.claimed_at, l.instance::text AS leader, l.seen_at AS leader_at,
        h.pid AS holder_pid, h.application_name AS holder_name, h.state AS holder_state, h.xact_start AS holder_since, h.gid AS prepared,
-       ` + earlierSQL(t) + ` AS earlier
+       ` + earlierSQL(t) + ` AS earlier, ` + finite(escape(t.recordedAt(t.identity("o")))) + ` AS recorded_at
   FROM (SELECT $1::text::@keytype AS k) i
   LEFT JOIN (@outbox o @o.routed) ON @o.id = i.k
   LEFT JOIN pgrelay.failures f ON f.outbox = @name AND f.row_id = i.k::text

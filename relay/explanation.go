@@ -28,9 +28,10 @@ const (
 	StateBehind    RowState = "behind" // an earlier row of its ordering key goes first
 	StateLocked    RowState = "locked" // by somebody's transaction
 	StateNoLeader  RowState = "no_leader"
-	StatePaused    RowState = "paused"  // its destination is
-	StateRefused   RowState = "refused" // its table refuses the relay's statements
-	StateSuspect   RowState = "suspect" // it came back from dead processes, and waits for a turn of its own
+	StatePaused    RowState = "paused"   // its destination is
+	StateRefused   RowState = "refused"  // its table refuses the relay's statements
+	StateSuspect   RowState = "suspect"  // it came back from dead processes, and waits for a turn of its own
+	StateRecorded  RowState = "recorded" // its event is in the ledger: the next claim has it stamped without sending it
 	StateFree      RowState = "free"
 	// StateTableLocked: nobody can say more, because nobody can read the table.
 	StateTableLocked RowState = "table_locked"
@@ -140,7 +141,12 @@ func (x *explaining) settled() {
 	switch {
 	case x.Published && (x.table.names.deadAt != "" || !died): // without dead_at it is the mark of a dead row as well
 		x.out.Since = x.PublishedAt
-		x.say(StatePublished, "It was published%s. To send it again, run: %s", x.at(x.PublishedAt), x.command("republish"))
+		force := ""
+		if x.RecordedAt != nil {
+			force = " --force"
+			x.note("its event is in the ledger %s%s, which --force deletes it from", x.table.Ledger.Name, x.at(x.RecordedAt))
+		}
+		x.say(StatePublished, "It was published%s. To send it again, run: %s%s", x.at(x.PublishedAt), x.command("republish"), force)
 		if x.table.names.deadAt == "" {
 			x.note("the table has no dead_at: a row that died and whose dead letter was discarded looks the same")
 		}
@@ -211,6 +217,10 @@ func (x *explaining) waiting() {
 		x.say(StateRefused, "Its table refuses what the relay does to it, and is tried again within %s: %s", quietMost, x.problem())
 	case x.FailedDeadAt == nil && x.Crashes >= 2:
 		x.say(StateSuspect, "It was in flight in %d processes that died, so it goes alone, when nothing else is in flight, in turns with the others.", x.Crashes)
+	case x.RecordedAt != nil:
+		x.out.Since = x.RecordedAt
+		x.say(StateRecorded, "Its event is in the ledger %s%s, so the next claim stamps it and does not send it. To send it again all the same, then run: %s --force",
+			x.table.Ledger.Name, x.at(x.RecordedAt), x.command("republish"))
 	default:
 		x.say(StateFree, "Nothing holds it and instance %s leads: it goes within %s. If it stays, %s", x.leads(), x.Interval, destination)
 	}
@@ -251,6 +261,9 @@ func (x *explaining) problem() string {
 func (x *explaining) remarks() {
 	if x.FailedDeadAt != nil {
 		x.note("pgrelay.failures calls it dead%s; the mark says pending and wins, and the next claim resets that entry", x.at(x.FailedDeadAt))
+	}
+	if x.RecordedAt != nil && x.out.State != StateRecorded {
+		x.note("its event is in the ledger %s%s: when its turn comes it is stamped and not sent", x.table.Ledger.Name, x.at(x.RecordedAt))
 	}
 	if x.leads() == "" && x.out.State != StateNoLeader && x.out.State != StateAbandoned {
 		x.note("no instance leads%s; nothing goes before `pgrelay run` is started", x.lastLeader())

@@ -4,9 +4,10 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // metrics are the relay's own; destinations have theirs.
 type metrics struct {
-	leader  prometheus.Gauge
-	dead    *prometheus.CounterVec
-	dropped *prometheus.CounterVec
+	leader   prometheus.Gauge
+	dead     *prometheus.CounterVec
+	dropped  *prometheus.CounterVec
+	recorded *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer, tables []*Table) *metrics {
@@ -17,10 +18,14 @@ func newMetrics(reg prometheus.Registerer, tables []*Table) *metrics {
 			Name: "pgrelay_died_total", Help: "Rows that left the pending set undelivered: dead, or their outcome is left to a person."}, []string{"outbox", "reason"}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pgrelay_ids_dropped_total", Help: "Ids from the stream that found no room in memory; the poller finds their rows."}, []string{"outbox"}),
+		recorded: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pgrelay_recorded_total", Help: "Rows that were stamped and not sent, because their event is in the ledger."}, []string{"outbox"}),
 	}
 	for _, t := range tables {
-		m.dropped.WithLabelValues(t.Name) // there from the start, so that a rate over it sees the first
+		// There from the start, so that a rate over it sees the first.
+		m.recorded.WithLabelValues(t.Name)
+		m.dropped.WithLabelValues(t.Name)
 	}
-	reg.MustRegister(m.leader, m.dead, m.dropped)
+	reg.MustRegister(m.leader, m.dead, m.dropped, m.recorded)
 	return m
 }

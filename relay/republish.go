@@ -16,6 +16,8 @@ type Selection struct {
 	IDs          []string // keys as text
 	Where        []Equal
 	Since, Until time.Time // of published_at; zero is open
+	// Force deletes the ledger's entries of the rows, which are refused without it.
+	Force bool
 	// Progress, if set, hears after each transaction but the last how many rows are done.
 	Progress func(rows int)
 }
@@ -43,8 +45,8 @@ const changeBatch = 1000
 // carries the new generation and is due at once, which is also what makes the poller find the row.
 const republishSQL = `
 WITH hit AS MATERIALIZED (
-	SELECT @o.id AS k, @o.event_id AS event_id, @o.kind AS kind FROM @outbox o
-	 WHERE NOT (@o.pending) AND %s AND %s ORDER BY @o.id LIMIT %d FOR NO KEY UPDATE OF o),
+	SELECT @o.id AS k, @o.event_id AS event_id, @o.kind AS kind@event FROM @outbox o
+	 WHERE NOT (@o.pending) AND %s AND %s ORDER BY @o.id LIMIT %d FOR NO KEY UPDATE OF o),@struck
 fresh AS (
 	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, generation, next_attempt_at)
 	SELECT @name, h.k::text, coalesce(h.event_id::text, ''), coalesce(h.kind::text, ''), nextval('pgrelay.generations'), now() FROM hit h
@@ -55,7 +57,8 @@ woken AS (SELECT pg_notify('` + NotifyChannel + `', @name) WHERE EXISTS (SELECT 
 SELECT (SELECT count(*) FROM hit), (SELECT h.k::text FROM hit h ORDER BY h.k DESC LIMIT 1), (SELECT count(*) FROM woken)`
 
 // Republish sends settled rows again, each with a new generation, in transactions of a thousand rows, and wakes a running relay. With
-// dry it counts only. A column, value or id that isn't there is a *NotFoundError.
+// dry it counts only. A column, value or id that isn't there is a *NotFoundError. Rows that the ledger would keep from being sent are a
+// *RecordedError, unless s.Force has their entries deleted.
 func (t *Table) Republish(ctx context.Context, conn *pgx.Conn, s Selection, dry bool) (Change, error) {
 	where, args, err := t.where(s)
 	if err != nil {
@@ -64,6 +67,11 @@ func (t *Table) Republish(ctx context.Context, conn *pgx.Conn, s Selection, dry 
 	change := Change{}
 	if change.Pending, err = t.checkIDs(ctx, conn, s.IDs); err != nil {
 		return Change{}, err
+	}
+	if !s.Force {
+		if err := t.checkRecorded(ctx, conn, where, args); err != nil {
+			return change, err
+		}
 	}
 	x := expander(t)
 	if dry {

@@ -46,10 +46,12 @@ type delivery struct {
 	source    string    // "stream" or "poller"
 	lsn       uint64    // LSN of the commit that brought it; 0 from the poller
 
-	had     bool    // a failures row was there: the stamp has to look for it
-	unsent  bool    // died before any call: charges no attempt
-	refused bool    // the table refused its stamp, and that has been logged
-	verdict verdict // set when it leaves the publish stage
+	had bool // a failures row was there: the stamp has to look for it
+	// recorded says that its event is in the ledger: it is stamped and not sent.
+	recorded bool
+	unsent   bool    // got its outcome before any call: charges no attempt
+	refused  bool    // the table refused its stamp, and that has been logged
+	verdict  verdict // set when it leaves the publish stage
 }
 
 // lineKey names the line of a delivery that has one.

@@ -21,7 +21,7 @@ type stamping struct {
 
 func newStamping(t *testing.T) *stamping {
 	t.Helper()
-	f := newFixture(t, toQueue)
+	f := newFixture(t, withLedger)
 	s := &stamping{fixture: f, table: f.relay.Tables()[0], o: f.relay.outboxes[0], stamper: f.relay.stamper}
 	s.stamper.conn = s.session()
 	f.exec(`INSERT INTO pgrelay.leader (instance, epoch) VALUES ($1, 7)`, f.relay.instance)
@@ -234,6 +234,7 @@ func TestRefusedStampIsReadBackByWhetherOthersHaveLed(t *testing.T) {
 	require.Equal(t, "pending", s.state(ds[1]), "it was changed")
 	require.Equal(t, "published", s.state(ds[2]), "nobody else has led: what is known to be delivered is marked")
 	require.Equal(t, "pending", s.state(ds[3]), "of what is not known nothing is remembered")
+	require.Equal(t, []string{ds[2].row.ID}, s.ids(events))
 	rows, _ := s.relay.flights.inFlight()
 	require.Zero(t, rows)
 	require.Equal(t, 4, s.o.inbox.size(), "all are asked for again")

@@ -76,6 +76,10 @@ func expander(t *Table) *strings.Replacer {
 		"@o.routed", t.routed("o"),
 		"@o.line", t.line("o"),
 		"@p.line", t.line("p"),
+		"@event", t.event(),
+		"@stamped", t.recording("locked r JOIN taken t USING (id) WHERE t.same AND t.pending AND t.outcome = 'delivered'"),
+		"@rescued", t.recording("locked r"),
+		"@struck", t.striking(),
 		"@published", quote(n.publishedAt),
 		"@dead", quote(t.deadMark()),
 	)

@@ -65,7 +65,7 @@ WITH cand AS MATERIALIZED (
 	SELECT c.*, row_number() OVER (PARTITION BY c.dest ORDER BY %[1]s) AS nth, sum(c.size) OVER (ORDER BY %[1]s) AS total, %[6]s AS run
 	  FROM %[2]s WHERE %[3]s),
 picked AS MATERIALIZED (
-	SELECT c.*, c.id::text IN (SELECT unnest($6::text[])) AND c.generation IS NULL AS again FROM ok c
+	SELECT c.*, c.id::text IN (SELECT unnest($6::text[])) AND c.generation IS NULL AS again%[8]s FROM ok c
 	 WHERE c.nth <= coalesce(($3::int[])[c.dest + 1], 2147483647) AND c.total - c.size < $4::bigint
 	   AND c.run <= greatest(1, least(%[7]d, coalesce(($3::int[])[c.dest + 1], 2147483647) / 2))),
 fix AS (
@@ -83,10 +83,18 @@ c AS (
 	RETURNING id)
 SELECT c.id, p.id::text, p.version, p.route, p.line IS NOT NULL, p.okey, p.event_id::text, coalesce(p.kind::text, ''), %[5]s,
        CASE WHEN p.stale THEN 0 ELSE p.attempts END, CASE WHEN p.stale THEN 0 ELSE p.unknowns END, CASE WHEN p.stale THEN 0 ELSE p.crashes END,
-       coalesce(x.generation, p.generation, 0), p.had OR x.row_id IS NOT NULL, p.size
+       coalesce(x.generation, p.generation, 0), p.had OR x.row_id IS NOT NULL, p.size, p.recorded
   FROM picked p CROSS JOIN c LEFT JOIN fix x ON x.row_id = p.id::text
- ORDER BY %[4]s`, t.list("c.k%d"), from, cut, t.list("p.k%d"), contentText(t), run, lineRun)
+ ORDER BY %[4]s`, t.list("c.k%d"), from, cut, t.list("p.k%d"), contentText(t), run, lineRun, recordedColumn(t))
 	return b.String()
+}
+
+// recordedColumn says of a candidate whether its event is in the ledger.
+func recordedColumn(t *Table) string {
+	if t.Ledger == nil {
+		return ", false AS recorded"
+	}
+	return ", " + escape(t.recordedAt(t.identityOf("c.event_id", "c.id"))) + " IS NOT NULL AS recorded"
 }
 
 // gapSQL finds for each line among the candidates the first unsettled row of the line, in front of

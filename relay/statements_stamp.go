@@ -8,7 +8,8 @@ package relay
 // own is the fence: what is not in a claims row any more is not stamped, so every part joins taken, which
 // comes from it. Rows that somebody has locked stay in their claims row for the next time. A row whose version
 // is not the one that was claimed takes no outcome: if its mark still says pending it is due at once, with a new
-// generation. The claims rows are locked first, as the release does, so that the two cannot deadlock.
+// generation. Where the outbox keeps a ledger, the events of what is marked are written there.
+// The claims rows are locked first, as the release does, so that the two cannot deadlock.
 const stampSQL = `
 WITH own AS MATERIALIZED (
 	SELECT c.id, c.epoch, c.ids FROM pgrelay.claims c JOIN unnest($12::bigint[], $13::bigint[]) AS k(id, epoch) ON k.id = c.id AND k.epoch = c.epoch
@@ -21,7 +22,7 @@ given AS MATERIALIZED (
 seen AS MATERIALIZED (
 	SELECT @o.id::text AS id FROM @outbox o WHERE @o.id = ANY ($2::text[]::@keys) AND (SELECT count(*) FROM own) > 0),
 locked AS MATERIALIZED (
-	SELECT @o.id AS k, @o.id::text AS id, o.xmin::text AS version, @o.pending AS pending FROM @outbox o
+	SELECT @o.id AS k, @o.id::text AS id, o.xmin::text AS version, @o.pending AS pending@event FROM @outbox o
 	 WHERE @o.id = ANY ($2::text[]::@keys) AND (SELECT count(*) FROM own) > 0
 	   FOR NO KEY UPDATE OF o SKIP LOCKED),
 taken AS MATERIALIZED (
@@ -30,7 +31,7 @@ taken AS MATERIALIZED (
 	 WHERE g.outcome = 'back' OR l.k IS NOT NULL OR s.id IS NULL),
 marked AS (
 	UPDATE @outbox o SET @published = now() FROM taken t
-	 WHERE @o.id = t.k AND t.same AND t.pending AND t.outcome = 'delivered'),
+	 WHERE @o.id = t.k AND t.same AND t.pending AND t.outcome = 'delivered')@stamped,
 buried AS (
 	UPDATE @outbox o SET @dead = now() FROM taken t
 	 WHERE @o.id = t.k AND t.same AND t.pending AND t.outcome = 'dead'),
@@ -65,11 +66,11 @@ SELECT g.id, CASE WHEN t.id IS NULL THEN 'locked' WHEN t.k IS NULL THEN CASE WHE
 // It returns what is marked now, by itself or by an earlier stamp whose reply was lost.
 const rescueSQL = `
 WITH locked AS MATERIALIZED (
-	SELECT @o.id AS k, @o.id::text AS id FROM @outbox o JOIN unnest($1::text[], $2::text[]) AS g(id, version) ON @o.id = g.id::@keytype
+	SELECT @o.id AS k, @o.id::text AS id@event FROM @outbox o JOIN unnest($1::text[], $2::text[]) AS g(id, version) ON @o.id = g.id::@keytype
 	 WHERE o.xmin::text = g.version AND @o.pending
 	   AND EXISTS (SELECT FROM pgrelay.leader l WHERE l.instance = $3 AND l.epoch = $4)
 	   FOR NO KEY UPDATE OF o SKIP LOCKED),
-marked AS (UPDATE @outbox o SET @published = now() FROM locked l WHERE @o.id = l.k),
+marked AS (UPDATE @outbox o SET @published = now() FROM locked l WHERE @o.id = l.k)@rescued,
 healed AS (DELETE FROM pgrelay.failures f USING locked l WHERE f.outbox = @name AND f.row_id = l.id)
 SELECT id FROM locked
  UNION ALL

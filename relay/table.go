@@ -29,6 +29,8 @@ type Table struct {
 	// SequenceKey says that the key is an integer from a sequence or identity, so that its
 	// order is the order of insertion.
 	SequenceKey bool
+	// Ledger is the table of published events, nil where the outbox keeps none.
+	Ledger *Ledger
 
 	cfg     config.Outbox
 	names   mapping
@@ -91,6 +93,9 @@ func OpenTable(ctx context.Context, conn *pgx.Conn, cfg config.Outbox, sinks []S
 		problems = append(problems, &TableError{t.Name, strings.ReplaceAll(err.Error(), "\n", "; "), "its columns are " + t.columnList()})
 	} else {
 		problems = append(problems, t.checkOrder(sinks, keys)...)
+	}
+	if err := t.findLedger(ctx, conn, keys); err != nil {
+		problems = append(problems, err)
 	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
@@ -269,8 +274,11 @@ func (t *Table) checkOrder(sinks []Sink, facts keyFacts) (problems []error) {
 		if !sinks[t.sinks[i]].FIFO {
 			continue
 		}
-		if problem := t.checkIdentity(r, facts); problem != nil {
-			problems = append(problems, problem)
+		// A route with a dedup_id of its own deduplicates by that.
+		if r.DedupID == "" {
+			if problem := t.checkIdentity(fmt.Sprintf("route %q goes to a FIFO queue, which deduplicates by event id", r.Kind), facts); problem != nil {
+				problems = append(problems, problem)
+			}
 		}
 		if r.Order == "none" {
 			continue
@@ -290,18 +298,14 @@ func (t *Table) checkOrder(sinks []Sink, facts keyFacts) (problems []error) {
 	return problems
 }
 
-// checkIdentity wants a unique event id for a destination that deduplicates by it.
-func (t *Table) checkIdentity(r config.Route, facts keyFacts) error {
-	if r.DedupID != "" {
-		return nil // it deduplicates by that
-	}
+// checkIdentity wants a unique event id for whoever goes by it.
+func (t *Table) checkIdentity(why string, facts keyFacts) error {
 	if t.names.eventID == "" && t.IDColumn.Type != "uuid" {
-		return &TableError{t.Name,
-			fmt.Sprintf("route %q goes to a FIFO queue, which deduplicates by event id, but there is no event_id column and the key is no uuid", r.Kind),
+		return &TableError{t.Name, why + ", but there is no event_id column and the key is no uuid",
 			fmt.Sprintf("run: ALTER TABLE %s ADD COLUMN event_id uuid NOT NULL DEFAULT gen_random_uuid() UNIQUE", t.Name)}
 	}
 	if t.names.eventID != "" && !facts.unique[t.names.eventID] && !t.Partitioned {
-		return &TableError{t.Name, fmt.Sprintf("route %q goes to a FIFO queue, which deduplicates by event id, but %q is not unique", r.Kind, t.names.eventID),
+		return &TableError{t.Name, fmt.Sprintf("%s, but %q is not unique", why, t.names.eventID),
 			fmt.Sprintf("run: CREATE UNIQUE INDEX CONCURRENTLY ON %s (%s)", t.Name, quote(t.names.eventID))}
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 func newRepublish(a *app) *cobra.Command {
 	var table, since, until string
 	var ids, where []string
-	var dry, asJSON bool
+	var dry, force, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "republish",
 		Short: "Send settled rows again",
@@ -36,7 +36,7 @@ func newRepublish(a *app) *cobra.Command {
 					return err
 				}
 				tell, end := a.progress()
-				selection.Progress = tell
+				selection.Progress, selection.Force = tell, force
 				change, err := t.Republish(cmd.Context(), s.conn, selection, dry)
 				end()
 				if err != nil {
@@ -62,6 +62,7 @@ func newRepublish(a *app) *cobra.Command {
 	f.StringVar(&since, "since", "", "published at or after, e.g. 2026-01-31T10:00:00Z")
 	f.StringVar(&until, "until", "", "published at or before")
 	f.BoolVar(&dry, "dry-run", false, "only count")
+	f.BoolVar(&force, "force", false, "also rows whose event is in the outbox's ledger: their entries are deleted")
 	jsonFlag(cmd, &asJSON)
 	required(cmd, "table")
 	return cmd

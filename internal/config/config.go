@@ -60,6 +60,8 @@ type Poller struct {
 // Retention says how long settled rows of pgrelay.outbox_events stay; zero is for ever.
 type Retention struct {
 	Published Duration `yaml:"published"`
+	// Ledger is how long events stay in the outboxes' ledgers.
+	Ledger Duration `yaml:"ledger"`
 }
 
 // Destination is one place that messages go to.
@@ -86,7 +88,9 @@ type Outbox struct {
 	Table   string   `yaml:"table"`
 	Columns Columns  `yaml:"columns"`
 	OrderBy []string `yaml:"order_by"` // ascending; empty: the key
-	Routes  []Route  `yaml:"routes"`
+	// Ledger is a table of the event ids that were published; empty: none.
+	Ledger string  `yaml:"ledger"`
+	Routes []Route `yaml:"routes"`
 	// Line is where the outbox stands in the file, for later errors.
 	Line int `yaml:"-"`
 }

@@ -27,6 +27,7 @@ func (v *validator) outboxes() {
 		v.table(key+".table", o, tables)
 		v.columns(key+".columns", o.Columns)
 		v.orderBy(key+".order_by", o.OrderBy)
+		v.ledger(key+".ledger", o)
 		v.routes(key+".routes", o.Routes)
 	}
 }
@@ -115,6 +116,16 @@ func (v *validator) orderBy(key string, columns []string) {
 		} else if slices.Contains(columns[:i], name) {
 			v.report(at, "names a column twice")
 		}
+	}
+}
+
+func (v *validator) ledger(key string, o Outbox) {
+	switch _, err := ParseTable(o.Ledger); {
+	case !v.given(key):
+	case o.Ledger == "":
+		v.report(key, "is empty; leave it out, or name a table such as pgrelay.processed_events")
+	case err != nil:
+		v.report(key, "%s", err)
 	}
 }
 

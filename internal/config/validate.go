@@ -22,12 +22,21 @@ func (v *validator) validate() {
 	v.relay()
 	between(v, "poller.interval", v.c.Poller.Interval, millis(10), hours(1))
 	between(v, "poller.sweep_interval", v.c.Poller.SweepInterval, millis(100), hours(24))
-	between(v, "retention.published", v.c.Retention.Published, 0, hours(10*365*24))
+	v.retention()
 	v.destinations()
 	v.outboxes()
 	v.http()
 	v.oneOf("log.level", v.c.Log.Level, "trace", "debug", "info", "warn", "error")
 	v.oneOf("log.format", v.c.Log.Format, "json", "console")
+}
+
+func (v *validator) retention() {
+	r := v.c.Retention
+	between(v, "retention.published", r.Published, 0, hours(10*365*24))
+	between(v, "retention.ledger", r.Ledger, 0, hours(10*365*24))
+	if r.Ledger != 0 && (r.Published == 0 || r.Ledger < r.Published) {
+		v.report("retention.ledger", "must not be shorter than retention.published (zero is for ever): an event whose row is still there could go out again")
+	}
 }
 
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)

@@ -97,6 +97,26 @@ func TestRowSetBackByHandGoesAgain(t *testing.T) {
 	require.Zero(t, w.sqs.Deduplicated(fifoQueue))
 }
 
+func TestLedgerKeepsAnEventFromGoingOutAgainUntilForced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, sections{"outboxes": "[{table: pgrelay.outbox_events, ledger: pgrelay.processed_events, routes: " + routes + "}]"})
+	p := w.start()
+	ids := w.insert("f", 3)
+	w.arrive(fifoQueue, 3)
+	w.settled(0)
+	w.exec(`UPDATE pgrelay.outbox_events SET published_at = NULL`)
+	w.settled(0)
+	code, _, stderr := w.run("republish", "--table", "pgrelay.outbox_events", "--id", ids[0])
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "--force")
+	require.Equal(t, 3, w.sqs.Count(fifoQueue))
+	require.Contains(t, w.done("republish", "--table", "pgrelay.outbox_events", "--id", ids[0], "--force"), "1 row(s) of pgrelay.outbox_events republished")
+	w.arrive(fifoQueue, 4)
+	w.settled(0)
+	p.stop()
+	require.Equal(t, 4, w.sqs.Count(fifoQueue))
+}
+
 func TestRepublishOfWhatIsNotThereFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

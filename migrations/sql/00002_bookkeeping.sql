@@ -73,6 +73,7 @@ CREATE TABLE pgrelay.processed_events (
     event_id     text PRIMARY KEY,
     processed_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
+CREATE INDEX processed_events_processed_at ON pgrelay.processed_events (processed_at); -- retention.ledger
 
 -- Sends of at_most_once routes: written before the send, deleted by a known failure;
 -- without sent_at the outcome is unknown.
