@@ -154,7 +154,7 @@ func (c *claimer) turnOf(ctx context.Context, o *outbox) (bool, error) {
 		return false, err
 	}
 	_, bytes := c.relay.flights.inFlight()
-	if bytes >= int64(c.relay.cfg.Limits.MaxInFlightBytes) || !c.relay.open(o.table) {
+	if bytes >= int64(c.relay.cfg.Limits.MaxInFlightBytes) || !c.relay.open(o.table) || c.relay.stamper.away.Load() {
 		return false, nil
 	}
 	if err := c.refill(ctx, o); err != nil {

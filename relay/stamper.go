@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,6 +19,7 @@ type stamper struct {
 	relay *Relay
 	conn  *pgx.Conn // owned by run
 	log   zerolog.Logger
+	away  atomic.Bool // the server doesn't let it in
 
 	mu     sync.Mutex
 	done   map[*outbox][]*delivery
@@ -122,23 +124,26 @@ func (s *stamper) take(now time.Time) (*outbox, []*delivery) {
 	return nil, nil
 }
 
-// connected makes sure of a session, waiting between tries, until ctx ends.
+// connected makes sure of a session, waiting between tries, until ctx ends. Nothing is claimed meanwhile: what is sent and can't be
+// stamped goes again should the process die.
 func (s *stamper) connected(ctx context.Context) error {
-	for wait := 50 * time.Millisecond; ; wait = min(2*wait, quietMost) {
-		if s.conn != nil && !s.conn.IsClosed() {
-			return nil
-		}
+	wait := newReconnect(s.log.With().Str("session", "stamp").Logger())
+	for s.conn == nil || s.conn.IsClosed() {
 		conn, err := s.relay.connect(ctx, "pgrelay stamp")
 		if err == nil {
 			s.conn = conn
-			return nil
+			break
 		}
-		select {
-		case <-ctx.Done():
+		s.away.Store(true)
+		if wait.after(ctx, err); ctx.Err() != nil {
 			return context.Cause(ctx)
-		case <-time.After(wait):
 		}
 	}
+	wait.reset()
+	if s.away.Swap(false) {
+		signal(s.relay.work)
+	}
+	return nil
 }
 
 // stampAll stamps deliveries of one table and acts on what the statement says of each.

@@ -85,6 +85,7 @@ func sqlConfig(base *pgx.ConnConfig) *pgx.ConnConfig {
 	fixSession(&c.Config)
 	setParam(&c.Config, "statement_timeout", "10s")
 	setParam(&c.Config, "lock_timeout", "5s")
+	setParam(&c.Config, "synchronous_commit", "local") // a publication waits for no standby, which may be absent
 	// Each statement is used once per connection: preparing it is a round trip for nothing.
 	c.DefaultQueryExecMode = pgx.QueryExecModeExec
 	return c

@@ -30,5 +30,6 @@ func TestTheSessionDoesNotDependOnWhatTheURLSets(t *testing.T) {
 		"TimeZone": "UTC", "bytea_output": "hex", "extra_float_digits": "1",
 		"default_transaction_read_only": "off", "statement_timeout": "0", "lock_timeout": "0", "replication": "database",
 	}, got)
+	require.Equal(t, "local", sqlConfig(conn).RuntimeParams["synchronous_commit"], "a publication waits for no standby")
 	require.Equal(t, "Asia/Tokyo", conn.RuntimeParams["timezone"], "the caller's is a copy")
 }

@@ -18,7 +18,8 @@ import (
 
 func TestOnAServerWithOpenTransactionsAndRestarts(t *testing.T) {
 	t.Parallel()
-	server := pgtest.StartServer(t, pgtest.Options{Settings: map[string]string{"max_prepared_transactions": "2"}})
+	server := pgtest.StartServer(t, pgtest.Options{Settings: map[string]string{
+		"max_prepared_transactions": "2", "wal_sender_timeout": "0"}}) // a server that stops waits for its walsenders for ever
 	t.Run("a slot blocked by an open transaction names it and leaves nothing behind", func(t *testing.T) { slotBlocked(t, server) })
 	t.Run("a slot over its budget is replaced", func(t *testing.T) { slotOverBudget(t, server) })
 	t.Run("a server that restarts or crashes is reconnected to", func(t *testing.T) { serverRestarts(t, server) })
@@ -101,7 +102,21 @@ func slotOverBudget(t *testing.T, server *pgtest.Server) {
 func serverRestarts(t *testing.T, server *pgtest.Server) {
 	r := newRig(t, server.NewDatabase(t)).start().connected()
 	r.arrives("outbox", r.insert(1)...)
-	server.Restart(t)
+	writer, written := r.db.Connect(t), make(chan struct{})
+	go func() {
+		defer close(written)
+		for _, err := writer.Exec(t.Context(), `SELECT`); err == nil; {
+			_, err = writer.Exec(t.Context(), `INSERT INTO outbox SELECT FROM generate_series(1, 100)`)
+		}
+	}()
+	r.eventually("rows stream", func() error {
+		if n := len(r.sink.ids("outbox")); n < 1000 {
+			return fmt.Errorf("%d rows", n)
+		}
+		return nil
+	})
+	server.Restart(t) // ends only when the walsender has, and that when everything is confirmed
+	<-written
 	r.sees(r.insert(1)[0])
 	server.Kill(t)
 	r.eventually("the loss is noticed", func() error {
