@@ -21,7 +21,7 @@ func TestRollingDeployUnderLoadRepeatsNothing(t *testing.T) {
 		w.flows()
 		next := w.standBy()
 		require.Zero(t, old.terminate())
-		next.takesOver(time.Second)
+		next.takesOver(soon)
 		w.flows()
 		next.says("replication stream started")
 		old = next

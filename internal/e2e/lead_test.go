@@ -68,11 +68,11 @@ func (w *world) standBy(env ...string) *process {
 	return p
 }
 
-// takesOver waits until an instance leads, and fails if that takes longer than what is promised and what a busy machine may add.
-func (p *process) takesOver(promised time.Duration) {
+// takesOver waits until an instance leads.
+func (p *process) takesOver(within time.Duration) {
 	p.w.t.Helper()
 	began := time.Now()
-	pgtest.Eventually(p.w.t, promised+busy, func() bool { return len(p.logged("leading")) > 0 }, "%s takes over", p.name)
+	pgtest.Eventually(p.w.t, within, func() bool { return len(p.logged("leading")) > 0 }, "%s takes over", p.name)
 	p.w.took("the lead is taken over", began)
 }
 
@@ -86,18 +86,17 @@ func (w *world) took(what string, since time.Time) {
 // asynchronous commits after 600 ms at most, the rest is for a busy machine.
 const unstamped = 3 * time.Second
 
-// busy is what a machine that runs other tests may add.
-const busy = 20 * time.Second
+// soon is forty times as long as a standby waits between two tries: for a busy machine.
+const soon = 20 * time.Second
 
 func TestStandbySaysSoAndTakesOver(t *testing.T) {
 	t.Parallel()
 	for _, end := range []struct {
 		name   string
 		signal syscall.Signal
-		within time.Duration
 	}{
-		{"at once after SIGTERM", syscall.SIGTERM, time.Second},
-		{"within two seconds after kill -9", syscall.SIGKILL, 2 * time.Second},
+		{"after SIGTERM", syscall.SIGTERM},
+		{"after kill -9", syscall.SIGKILL},
 	} {
 		t.Run(end.name, func(t *testing.T) {
 			t.Parallel()
@@ -115,7 +114,7 @@ func TestStandbySaysSoAndTakesOver(t *testing.T) {
 			w.flows()
 			first.signal(end.signal)
 			first.wait()
-			second.takesOver(end.within)
+			second.takesOver(soon)
 			w.flows()
 			l.stop()
 			w.settled(0)
@@ -156,7 +155,7 @@ func TestFrozenLeaderIsReplacedAndSendsNothingMoreWhenItThaws(t *testing.T) {
 	calls.moreWait(w)
 
 	first.signal(syscall.SIGSTOP)
-	second.takesOver(10 * time.Second)
+	second.takesOver(patience)
 	w.arrive(standardQueue, 50)
 	first.signal(syscall.SIGCONT)
 	calls.release()

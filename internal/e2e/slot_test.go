@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -28,6 +29,7 @@ func TestSlotOrPublicationThatIsDroppedIsMadeAgainAndNothingIsLost(t *testing.T)
 			}, "the slot is dropped")
 		}},
 		{"publication", func(w *world) { w.exec(`DROP PUBLICATION pgrelay`) }},
+		{"table of the publication", func(w *world) { w.exec(`ALTER PUBLICATION pgrelay DROP TABLE pgrelay.outbox_events`) }},
 	} {
 		t.Run(dropped.name, func(t *testing.T) {
 			t.Parallel()
@@ -36,9 +38,12 @@ func TestSlotOrPublicationThatIsDroppedIsMadeAgainAndNothingIsLost(t *testing.T)
 			p.says("replication stream started")
 			l := w.produce()
 			w.flows()
+			began := time.Now()
 			dropped.drop(w)
-			pgtest.Eventually(t, patience, func() bool { return len(p.logged("replication stream started")) > 1 }, "the stream starts again")
+			// Every 30 s the publication is looked at.
+			pgtest.Eventually(t, 2*patience, func() bool { return len(p.logged("replication stream started")) > 1 }, "the stream starts again")
 			w.flows()
+			w.took(dropped.name+" dropped: rows flow by the stream", began)
 			l.stop()
 			w.settled(0)
 			found := p.gauges("pgrelay_poller_ids_total")
