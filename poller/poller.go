@@ -169,6 +169,9 @@ func (p *Poller) await(ctx context.Context, conn *pgx.Conn, until time.Time) err
 		for _, w := range p.watches {
 			if n.Payload == "" || n.Payload == w.table.Name {
 				w.due(time.Now())
+				if w.table.Blocks() {
+					w.want(-1) // what a dead row held may be free
+				}
 			}
 		}
 		return nil

@@ -59,6 +59,8 @@ const (
 func (c *claimer) heed(o *outbox, w want, a answer, how asked) {
 	now := time.Now()
 	switch a.what {
+	case "held":
+		// A dead row holds its line. Nobody asks again before somebody decides about that, and then a look finds the row.
 	case "settled":
 		c.relay.recent.settle(o.table, w.id, w.lsn, time.Time{})
 	case "gone":

@@ -97,11 +97,19 @@ func (t *Table) RetryDead(ctx context.Context, conn *pgx.Conn, s DeadSelection) 
 	})
 }
 
-// DiscardDead forgets dead letters: their rows stay as they are and are never sent. It returns how many.
+// discardSQL forgets dead letters, and has the relay look for what they held. $1 ids.
+const discardSQL = `
+WITH gone AS (
+	DELETE FROM pgrelay.failures f WHERE f.outbox = @name AND f.row_id = ANY ($1::text[]) AND f.dead_at IS NOT NULL AND NOT f.uncertain RETURNING 1),
+woken AS (SELECT pg_notify('` + NotifyChannel + `', @name) WHERE EXISTS (SELECT FROM gone))
+SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM woken)`
+
+// DiscardDead forgets dead letters: their rows stay as they are and are never sent. A key that one of them held goes on. It returns how many.
 func (t *Table) DiscardDead(ctx context.Context, conn *pgx.Conn, s DeadSelection) (int, error) {
-	return t.changeDead(ctx, conn, s, func(ids []string) (int, error) {
-		tag, err := conn.Exec(ctx, `DELETE FROM pgrelay.failures WHERE outbox = $1 AND row_id = ANY ($2) AND dead_at IS NOT NULL AND NOT uncertain`, t.Name, ids)
-		return int(tag.RowsAffected()), err
+	return t.changeDead(ctx, conn, s, func(ids []string) (n int, err error) {
+		var woken int
+		err = conn.QueryRow(ctx, expander(t).Replace(discardSQL), ids).Scan(&n, &woken)
+		return n, err
 	})
 }
 

@@ -44,6 +44,7 @@ type rowFacts struct {
 	FailedDeadAt *time.Time
 	Uncertain    bool
 	Reason       string
+	Holds        bool // its ordering key, since it is dead
 	Detail       string
 
 	ClaimedBy *string // the instance
@@ -136,7 +137,7 @@ SELECT clock_timestamp() AS now, i.k::text AS id, @o.id IS NOT NULL AS there, ro
        coalesce(@o.kind::text, '') AS kind,
        f.row_id IS NOT NULL AS failed, coalesce(f.attempts, 0) AS attempts, coalesce(f.unknowns, 0) AS unknowns, coalesce(f.crashes, 0) AS crashes,
        f.next_attempt_at AS next_attempt, f.dead_at AS failed_dead_at, coalesce(f.uncertain, false) AS uncertain,
-       coalesce(f.reason, '') AS reason, coalesce(f.detail, '') AS detail,
+       coalesce(f.dead_at IS NOT NULL AND f.holds_key IS NOT NULL, false) AS holds, coalesce(f.reason, '') AS reason, coalesce(f.detail, '') AS detail,
        c.instance::text AS claimed_by, c.claimed_at, l.instance::text AS leader, l.seen_at AS leader_at,
        h.pid AS holder_pid, h.application_name AS holder_name, h.state AS holder_state, h.xact_start AS holder_since, h.gid AS prepared,
        ` + earlierSQL(t) + ` AS earlier, ` + finite(escape(t.recordedAt(t.identity("o")))) + ` AS recorded_at
@@ -165,8 +166,7 @@ func finite(expr string) string {
 	return fmt.Sprintf("CASE WHEN isfinite((%[1]s)::timestamptz) THEN (%[1]s)::timestamptz END", expr)
 }
 
-// earlierSQL finds the first row that holds up o: pending, due and earlier in its line, as the claim's gap has it, and in two probes
-// for the same reason: each has an index.
+// earlierSQL finds the first row that holds up o, as the claim's gap has it: pending, due and earlier in its line, or dead and holding it.
 func earlierSQL(t *Table) string {
 	if !t.Ordered() {
 		return "NULL::text"
@@ -179,6 +179,9 @@ func earlierSQL(t *Table) string {
 	probes := probe("true")
 	if a := t.names.availableAt; a != "" {
 		probes = probe("p."+escape(quote(a))+" IS NULL") + " UNION ALL " + probe("p."+escape(quote(a))+" <= now()")
+	}
+	if t.Blocks() {
+		probes += " UNION ALL (" + holderSQL(t, "@p.id::text, "+aliased(t, "p"), "@o.key::text", "dt.line", t.list("o.%s")) + ")"
 	}
 	return fmt.Sprintf("(SELECT e.id FROM (%s) e ORDER BY %s LIMIT 1)", probes, t.list("e.k%d"))
 }

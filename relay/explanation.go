@@ -64,6 +64,11 @@ type Explanation struct {
 // heldBy names the row that goes first.
 func (e *Explanation) heldBy(first Explanation) {
 	e.HeldBy = &first
+	if first.State == StateDead || first.State == StateUncertain {
+		e.Text = fmt.Sprintf("Row %s, which comes before it in its ordering key, is %s, and its route holds the key for it (on_dead: block). "+
+			"This row goes when that one has been retried or discarded.", first.ID, first.State)
+		return
+	}
 	e.Text = fmt.Sprintf("Row %s comes before it in its ordering key and goes first; that row is %s.",
 		first.ID, strings.ReplaceAll(string(first.State), "_", " "))
 }
@@ -157,6 +162,9 @@ func (x *explaining) settled() {
 		x.say(StateUncertain, "Whether it arrived is unknown, %s. It is not sent again by itself; if it did not arrive, run: %s", x.why(), x.command("republish"))
 	case died:
 		x.say(StateDead, "It is dead, %s. Mend the cause and run: %s", x.why(), x.command("dead retry"))
+		if x.Holds && x.table.Blocks() {
+			x.note("it holds its ordering key (on_dead: block); to let the key go on without it, run: %s", x.command("dead discard"))
+		}
 	default:
 		x.out.Since = x.DeadAt
 		x.say(StateDiscarded, "Its %s is set%s and no dead letter stands for it: it was discarded, or somebody set it by hand. To send it after all, run: %s",

@@ -17,6 +17,7 @@ var oldTable = []string{
 	`INSERT INTO pgrelay.outbox_events (event_type, ordering_key, payload, published_at) SELECT 'f', 'k' || n % 100, '1', now() FROM generate_series(1, 200000) n`,
 	`INSERT INTO pgrelay.outbox_events (event_type, ordering_key, payload, dead_at) SELECT 'f', 'k' || n % 100, '1', now() FROM generate_series(1, 20000) n`,
 	`INSERT INTO pgrelay.failures (outbox, row_id, dead_at) SELECT 'pgrelay.outbox_events', id::text, dead_at FROM pgrelay.outbox_events WHERE dead_at IS NOT NULL`,
+	`UPDATE pgrelay.failures SET holds_key = 'k' || row_id, holds_to = 'fifo' WHERE row_id::bigint % 2 = 0`,
 	`INSERT INTO pgrelay.outbox_events (event_type, ordering_key, payload, available_at) SELECT 'f', 'k' || n % 100, '1', now() + interval '1 day' FROM generate_series(1, 20000) n`,
 	`INSERT INTO pgrelay.outbox_events (event_type, ordering_key, payload) SELECT 'f', 'w' || n, '1' FROM generate_series(1, 2000) n`,
 	`INSERT INTO pgrelay.failures (outbox, row_id, attempts, next_attempt_at) SELECT 'pgrelay.outbox_events', id::text, 1, now() + interval '1 day'
@@ -29,7 +30,7 @@ const freshRows = `INSERT INTO pgrelay.outbox_events (event_type, ordering_key, 
 
 func TestStatementsTouchLittleOfAnOldTable(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, toQueue, oldTable...)
+	f := newFixture(t, blocking(toQueue), oldTable...)
 	s := &stamping{fixture: f, table: f.relay.Tables()[0]}
 	holder, err := f.db.Connect(t).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	require.NoError(t, err)
@@ -56,7 +57,7 @@ func TestStatementsTouchLittleOfAnOldTable(t *testing.T) {
 			claims[i] = 1000
 		}
 		return []any{claims, fresh, fill(f.one(`SELECT xmin::text FROM pgrelay.outbox_events WHERE id::text = $1`, fresh[0])), fill(outcome), make([]float64, n),
-			make([]int32, n), make([]bool, n), fill("e"), fill("f"), fill("r"), fill("d"), []int64{1000}, []int64{1}}
+			make([]int32, n), make([]bool, n), fill("e"), fill("f"), fill("r"), fill("d"), []int64{1000}, []int64{1}, fill("fifo")}
 	}
 	f.exec(`INSERT INTO pgrelay.claims (id, outbox, instance, epoch, ids) OVERRIDING SYSTEM VALUE VALUES (1000, 'pgrelay.outbox_events', $1, 1, $2)`, f.relay.instance, fresh)
 

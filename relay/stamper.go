@@ -192,12 +192,16 @@ func (s *stamper) stamp(ctx context.Context, t *Table, ds []*delivery) (map[stri
 	claims, ids, versions, outcomes := make([]int64, n), make([]string, n), make([]string, n), make([]string, n)
 	delays, charges, had := make([]float64, n), make([]int32, n), make([]bool, n)
 	events, kinds, reasons, details := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	holds := make([]*string, n)
 	distinct := map[int64]int64{}
 	for i, d := range ds {
 		v := d.verdict
 		claims[i], ids[i], versions[i], outcomes[i] = d.claim, d.row.ID, d.row.Version, outcomeNames[v.kind]
 		delays[i], had[i], events[i], kinds[i] = v.delay.Seconds(), d.had, storable(s.conn, d.eventID()), storable(s.conn, d.row.Kind)
 		reasons[i], details[i] = storable(s.conn, v.reason), storable(s.conn, v.detail)
+		if v.kind == verdictDead {
+			holds[i] = d.holds()
+		}
 		if !d.unsent && (v.kind == verdictRetry || v.kind == verdictDead) {
 			charges[i] = 1
 		}
@@ -207,7 +211,7 @@ func (s *stamper) stamp(ctx context.Context, t *Table, ds []*delivery) (map[stri
 	for claim, epoch := range distinct {
 		open, epochs = append(open, claim), append(epochs, epoch)
 	}
-	rows, err := s.conn.Query(ctx, t.sql.stamp, claims, ids, versions, outcomes, delays, charges, had, events, kinds, reasons, details, open, epochs)
+	rows, err := s.conn.Query(ctx, t.sql.stamp, claims, ids, versions, outcomes, delays, charges, had, events, kinds, reasons, details, open, epochs, holds)
 	if err != nil {
 		return nil, err
 	}
@@ -295,8 +299,7 @@ func (s *stamper) finish(o *outbox, out, again, locked []*delivery) {
 	for _, d := range out {
 		s.remember(o, d, now)
 		if d.line != "" {
-			// A row that waits for its retry goes on holding its line.
-			lines[d.lineKey()] = d.verdict.kind != verdictRetry && d.verdict.kind != verdictUnknown
+			lines[d.lineKey()] = !d.holdsOn()
 		}
 	}
 	again = append(again, s.relay.flights.remove(out)...)
@@ -329,8 +332,8 @@ func (s *stamper) remember(o *outbox, d *delivery, now time.Time) {
 		}
 		return
 	}
-	// A row that died before its turn has earlier ones of its line in front of it.
-	if d.line != "" && !d.unsent && o.table.lows() {
+	// A row that died before its turn has earlier ones of its line in front of it, and one that holds its line may come back.
+	if d.line != "" && !d.unsent && !d.holdsOn() && o.table.lows() {
 		s.relay.recent.raiseLow(d.lineKey(), d.row.ID)
 	}
 }

@@ -53,15 +53,15 @@ func newStatements(t *Table) statements {
 func expander(t *Table) *strings.Replacer {
 	n := t.names
 	rel := quote(t.Schema) + "." + quote(t.Relation)
-	return strings.NewReplacer(
+	words := []string{
 		"@@", "@", // of names that are in the text already: escape
 		"@unmarked", t.unmark(),
 		"@outbox", rel,
 		"@name", stringLiteral(t.Name),
-		"@keys", widest(t.IDColumn.Type)+"[]",
+		"@keys", widest(t.IDColumn.Type) + "[]",
 		"@keytype", widest(t.IDColumn.Type),
-		"@o.id", "o."+quote(n.id),
-		"@p.id", "p."+quote(n.id),
+		"@o.id", "o." + quote(n.id),
+		"@p.id", "p." + quote(n.id),
 		"@id", quote(n.id),
 		"@o.pending", t.pending("o"),
 		"@p.pending", t.pending("p"),
@@ -75,6 +75,7 @@ func expander(t *Table) *strings.Replacer {
 		"@o.event_id", t.column0("o", n.eventID, "NULL::text"),
 		"@o.routed", t.routed("o"),
 		"@o.line", t.line("o"),
+		"@o.holds", t.holds("o"),
 		"@p.line", t.line("p"),
 		"@event", t.event(),
 		"@stamped", t.recording("locked r JOIN taken t USING (id) WHERE t.same AND t.pending AND t.outcome = 'delivered'"),
@@ -82,7 +83,9 @@ func expander(t *Table) *strings.Replacer {
 		"@struck", t.striking(),
 		"@published", quote(n.publishedAt),
 		"@dead", quote(t.deadMark()),
-	)
+	}
+	holder := strings.NewReplacer(words...).Replace(t.heldBy())
+	return strings.NewReplacer(append(words, "@o.holder", holder)...)
 }
 
 // widest is the type as which a key's text is read: an integer column may be made a bigint while the relay runs, and an index of
@@ -149,6 +152,11 @@ func (t *Table) routed(alias string) string {
 // line is the destination's index if the row's route keeps order, else NULL.
 func (t *Table) line(alias string) string {
 	return fmt.Sprintf("(%s)[1 + %s]", t.lineArray(), routeCase(t.cfg.Routes, t.kind(alias)))
+}
+
+// holds is the name of the row's destination if a dead row of its route holds its line, else NULL.
+func (t *Table) holds(alias string) string {
+	return fmt.Sprintf("(%s)[1 + %s]", t.holdsArray(), routeCase(t.cfg.Routes, t.kind(alias)))
 }
 
 func (t *Table) kind(alias string) string {

@@ -99,7 +99,7 @@ func recordedColumn(t *Table) string {
 
 // gapSQL finds for each line among the candidates the first unsettled row of the line, in front of
 // the last candidate, that is not itself a candidate: locked by somebody, in flight, waiting for its retry, or
-// simply not asked for. Rows whose time has not come hold nobody back. The walk begins behind the line's
+// simply not asked for; or else the first dead one that holds the line. Rows whose time has not come hold nobody back. The walk begins behind the line's
 // last settled id where that is known and in front of all candidates, so that entries which a
 // held xmin keeps in the index are not walked again and again.
 func gapSQL(t *Table) string {
@@ -124,6 +124,9 @@ func gapSQL(t *Table) string {
 		col := "p." + escape(quote(a))
 		// A row that has become due may be older than the last settled one.
 		probes = "(" + probe(col+" IS NULL", low) + ") UNION ALL (" + probe(col+" <= now()", "true") + ")"
+	}
+	if t.Blocks() {
+		probes += " UNION ALL (" + holderSQL(t, aliased(t, "p"), "h.okey", "h.line", t.list("h.k%d")) + ")"
 	}
 	return fmt.Sprintf(`heads AS MATERIALIZED (
 	SELECT DISTINCT ON (c.okey, c.line) c.okey, c.line, c.nkey, %[1]s FROM cand c
@@ -212,6 +215,7 @@ SELECT i.id,
             WHEN NOT (@o.pending) THEN 'settled'
             WHEN NOT (@o.due) THEN 'deferred'
             WHEN f.dead_at IS NULL AND f.next_attempt_at > now() THEN 'waiting'
+            WHEN @o.holder IS NOT NULL THEN 'held'
             WHEN coalesce(($3::int[])[dt.dest + 1], 1) <= 0 THEN 'closed'
             WHEN f.dead_at IS NULL AND f.crashes >= 2 THEN 'suspect'
             ELSE 'again' END,

@@ -6,7 +6,7 @@ import (
 )
 
 // newLooks builds the poller's statements. $1 is always the rooms of the destinations: rows of a destination that
-// takes none are left out, so that they neither churn nor starve others. Rows with a waiting
+// takes none and of a line that a dead row holds are left out, so that they neither churn nor starve others. Rows with a waiting
 // failures row come by their own time, from retries.
 func newLooks(t *Table, x *strings.Replacer) looks {
 	top := "NULL"
@@ -16,7 +16,7 @@ func newLooks(t *Table, x *strings.Replacer) looks {
 	look := `
 SELECT q.id, NULL::bigint, NULL::bigint FROM (
 SELECT @o.id::text AS id FROM @outbox o @o.routed
- WHERE @o.pending AND @o.undeferred AND coalesce(($1::int[])[dt.dest + 1], 1) > 0%s
+ WHERE @o.pending AND @o.undeferred AND coalesce(($1::int[])[dt.dest + 1], 1) > 0%s AND @o.holder IS NULL
    AND NOT EXISTS (SELECT FROM pgrelay.failures f WHERE f.outbox = @name AND f.row_id = @o.id::text AND f.dead_at IS NULL)
  ORDER BY @o.id LIMIT ` + fmt.Sprint(LookSize) + `) q
  UNION ALL
@@ -26,7 +26,7 @@ SELECT ` + top + `, pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text
 	if t.names.availableAt != "" {
 		deferred = paged(x, `
 SELECT @o.id::text, @o.available::text FROM @outbox o @o.routed
- WHERE @o.pending AND @o.available <= now()%s AND coalesce(($1::int[])[dt.dest + 1], 1) > 0
+ WHERE @o.pending AND @o.available <= now()%s AND coalesce(($1::int[])[dt.dest + 1], 1) > 0 AND @o.holder IS NULL
    AND NOT EXISTS (SELECT FROM pgrelay.failures f WHERE f.outbox = @name AND f.row_id = @o.id::text AND f.dead_at IS NULL)
  ORDER BY @o.available, @o.id LIMIT `+fmt.Sprint(LookSize), "(@o.available, @o.id) > ($2::text::timestamptz, $3::text::@keytype)")
 		nextDeferred = `(SELECT min(@o.available) FROM @outbox o WHERE @o.pending AND @o.available > now() AND @o.available < 'infinity')`
@@ -38,7 +38,7 @@ SELECT @o.id::text, @o.available::text FROM @outbox o @o.routed
 		retries: paged(x, `
 SELECT f.row_id, f.next_attempt_at::text FROM pgrelay.failures f JOIN @outbox o ON @o.id = f.row_id::@keytype @o.routed
  WHERE f.outbox = @name AND f.dead_at IS NULL AND f.next_attempt_at <= now()%s AND @o.pending AND @o.due
-   AND coalesce(($1::int[])[dt.dest + 1], 1) > 0
+   AND coalesce(($1::int[])[dt.dest + 1], 1) > 0 AND @o.holder IS NULL
  ORDER BY f.next_attempt_at, f.row_id LIMIT `+fmt.Sprint(LookSize), "(f.next_attempt_at, f.row_id) > ($2::text::timestamptz, $3::text)"),
 		orphans: x.Replace(`
 DELETE FROM pgrelay.failures f

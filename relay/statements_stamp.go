@@ -3,7 +3,7 @@ package relay
 // stampSQL gives every delivery of any number of batches its outcome. Parallel arrays: $1 claims, $2 ids, $3 versions,
 // $4 outcomes (delivered, retry, unknown, dead, back), $5 delays in seconds, $6 charged attempts, $7 whether a failures row was seen,
 // $8 event ids, $9 kinds, $10 reasons, $11 details; $12, $13 the distinct claims and
-// the leads that they were made in.
+// the leads that they were made in; and again with the first, $14 the destinations whose line a dead row holds, NULL where it lets it go.
 //
 // own is the fence: what is not in a claims row any more is not stamped, so every part joins taken, which
 // comes from it. Rows that somebody has locked stay in their claims row for the next time. A row whose version
@@ -17,16 +17,16 @@ WITH own AS MATERIALIZED (
 held AS MATERIALIZED (SELECT own.id AS claim, own.epoch, u.id FROM own CROSS JOIN LATERAL unnest(own.ids) AS u(id)),
 given AS MATERIALIZED (
 	SELECT g.*, held.epoch
-	  FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::int[], $7::bool[], $8::text[], $9::text[], $10::text[], $11::text[])
-	    AS g(claim, id, version, outcome, delay, charge, had, event_id, kind, reason, detail) JOIN held USING (claim, id)),
+	  FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::int[], $7::bool[], $8::text[], $9::text[], $10::text[], $11::text[], $14::text[])
+	    AS g(claim, id, version, outcome, delay, charge, had, event_id, kind, reason, detail, holds) JOIN held USING (claim, id)),
 seen AS MATERIALIZED (
 	SELECT @o.id::text AS id FROM @outbox o WHERE @o.id = ANY ($2::text[]::@keys) AND (SELECT count(*) FROM own) > 0),
 locked AS MATERIALIZED (
-	SELECT @o.id AS k, @o.id::text AS id, o.xmin::text AS version, @o.pending AS pending@event FROM @outbox o
+	SELECT @o.id AS k, @o.id::text AS id, o.xmin::text AS version, @o.pending AS pending, @o.key::text AS okey@event FROM @outbox o
 	 WHERE @o.id = ANY ($2::text[]::@keys) AND (SELECT count(*) FROM own) > 0
 	   FOR NO KEY UPDATE OF o SKIP LOCKED),
 taken AS MATERIALIZED (
-	SELECT g.*, l.k, l.pending, l.version = g.version AS same FROM given g
+	SELECT g.*, l.k, l.pending, l.okey, l.version = g.version AS same FROM given g
 	  LEFT JOIN locked l USING (id) LEFT JOIN seen s USING (id)
 	 WHERE g.outcome = 'back' OR l.k IS NOT NULL OR s.id IS NULL),
 marked AS (
@@ -39,18 +39,18 @@ healed AS (
 	DELETE FROM pgrelay.failures f USING taken t
 	 WHERE t.same AND t.outcome = 'delivered' AND t.had AND f.outbox = @name AND f.row_id = t.id),
 failed AS (
-	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, attempts, unknowns, generation, next_attempt_at, dead_at, claim, epoch, reason, detail)
+	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, attempts, unknowns, generation, next_attempt_at, dead_at, holds_to, holds_key, claim, epoch, reason, detail)
 	SELECT @name, t.id, t.event_id, t.kind,
 	       CASE WHEN t.same THEN t.charge ELSE 0 END, CASE WHEN t.same AND t.outcome = 'unknown' THEN 1 ELSE 0 END,
 	       CASE WHEN NOT t.same THEN nextval('pgrelay.generations') END,
 	       CASE WHEN NOT t.same THEN now() WHEN t.outcome <> 'dead' THEN now() + t.delay * interval '1 second' END,
-	       CASE WHEN t.same AND t.outcome = 'dead' THEN now() END, t.claim, t.epoch,
+	       CASE WHEN t.same AND t.outcome = 'dead' THEN now() END, t.holds, CASE WHEN t.holds IS NOT NULL THEN t.okey END, t.claim, t.epoch,
 	       CASE WHEN t.same THEN t.reason ELSE '' END, CASE WHEN t.same THEN t.detail ELSE '' END
 	  FROM taken t
 	 WHERE t.k IS NOT NULL AND t.pending AND ((t.same AND t.outcome IN ('retry', 'unknown', 'dead')) OR (NOT t.same AND t.outcome <> 'back'))
 	    ON CONFLICT (outbox, row_id) DO UPDATE SET attempts = f.attempts + excluded.attempts, unknowns = f.unknowns + excluded.unknowns,
 	       generation = coalesce(excluded.generation, f.generation), next_attempt_at = excluded.next_attempt_at, dead_at = excluded.dead_at, uncertain = false,
-	       claim = excluded.claim, epoch = excluded.epoch, reason = excluded.reason, detail = excluded.detail, event_id = excluded.event_id, kind = excluded.kind
+	       holds_to = excluded.holds_to, holds_key = excluded.holds_key, claim = excluded.claim, epoch = excluded.epoch, reason = excluded.reason, detail = excluded.detail, event_id = excluded.event_id, kind = excluded.kind
 	 WHERE (f.claim, f.epoch) IS DISTINCT FROM (excluded.claim, excluded.epoch)),
 rest AS MATERIALIZED (
 	SELECT h.claim, array_agg(h.id) FILTER (WHERE t.id IS NULL) AS ids
@@ -86,20 +86,22 @@ WITH given AS MATERIALIZED (
 	SELECT g.id, bool_or(g.alone) AS alone, max(g.claim) AS claim, max(g.epoch) AS epoch
 	  FROM unnest($1::text[], $2::bool[], $3::bigint[], $5::bigint[]) AS g(id, alone, claim, epoch) GROUP BY g.id),
 hit AS MATERIALIZED (
-	SELECT @o.id AS k, g.*, @o.event_id AS event_id, @o.kind AS kind,
+	SELECT @o.id AS k, g.*, @o.event_id AS event_id, @o.kind AS kind, @o.holds AS holds, @o.key::text AS okey,
 	       g.alone AND CASE WHEN f.dead_at IS NULL THEN coalesce(f.attempts, 0) ELSE 0 END + 1 >= $4 AS dies
 	  FROM given g JOIN @outbox o ON @o.id = g.id::@keytype
 	  LEFT JOIN pgrelay.failures f ON f.outbox = @name AND f.row_id = g.id
 	 WHERE @o.pending FOR NO KEY UPDATE OF o SKIP LOCKED),
 buried AS (UPDATE @outbox o SET @dead = now() FROM hit h WHERE @o.id = h.k AND h.dies),
 counted AS (
-	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, crashes, attempts, next_attempt_at, dead_at, claim, epoch, reason, detail)
+	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, crashes, attempts, next_attempt_at, dead_at, holds_to, holds_key, claim, epoch, reason, detail)
 	SELECT @name, h.id, coalesce(h.event_id::text, ''), coalesce(h.kind::text, ''), 1, h.alone::int,
-	       CASE WHEN NOT h.dies THEN now() END, CASE WHEN h.dies THEN now() END, h.claim, h.epoch,
+	       CASE WHEN NOT h.dies THEN now() END, CASE WHEN h.dies THEN now() END,
+	       CASE WHEN h.dies AND h.okey IS NOT NULL THEN h.holds END, CASE WHEN h.dies AND h.holds IS NOT NULL THEN h.okey END, h.claim, h.epoch,
 	       'crashed', CASE WHEN h.alone THEN 'the relay died while this row alone was in flight' ELSE 'the relay died while this row was in flight with others' END
 	  FROM hit h
 	    ON CONFLICT (outbox, row_id) DO UPDATE SET attempts = f.attempts + excluded.attempts, crashes = f.crashes + 1,
-	       next_attempt_at = excluded.next_attempt_at, dead_at = excluded.dead_at, claim = excluded.claim, epoch = excluded.epoch,
+	       next_attempt_at = excluded.next_attempt_at, dead_at = excluded.dead_at, holds_to = excluded.holds_to, holds_key = excluded.holds_key,
+	       claim = excluded.claim, epoch = excluded.epoch,
 	       reason = excluded.reason, detail = excluded.detail
 	 WHERE (f.claim, f.epoch) IS DISTINCT FROM (excluded.claim, excluded.epoch))
 SELECT h.id, coalesce(h.kind::text, ''), h.dies FROM hit h`

@@ -35,11 +35,13 @@ type Table struct {
 	cfg     config.Outbox
 	names   mapping
 	orderBy []string // columns, unquoted; empty: the key
-	// sinks maps a route to its destination's index; ordered says which routes keep order.
-	sinks   []int
-	ordered []bool
-	builder *builder
-	sql     statements
+	// sinks maps a route to its destination's index; ordered says which routes keep order, and blocking of which a dead
+	// row holds its line.
+	sinks    []int
+	ordered  []bool
+	blocking []bool
+	builder  *builder
+	sql      statements
 }
 
 // Sink is what a table needs to know of a destination.
@@ -243,7 +245,13 @@ func (t *Table) route(sinks []Sink) (problems []error) {
 			continue
 		}
 		t.sinks = append(t.sinks, i)
-		t.ordered = append(t.ordered, sinks[i].Ordered && r.Order != "none" && t.names.orderingKey != "")
+		t.ordered = append(t.ordered, sinks[i].Ordered && r.Order != config.OrderNone && t.names.orderingKey != "")
+		block := r.OnDead == config.OnDeadBlock
+		if block && t.names.orderingKey == "" {
+			problems = append(problems, &TableError{t.Name, fmt.Sprintf("route %q says on_dead: block, but there is no ordering key to hold", r.Kind),
+				"map a column with columns: {ordering_key: …}, or leave on_dead out; the table's columns are " + t.columnList()})
+		}
+		t.blocking = append(t.blocking, block)
 	}
 	return problems
 }

@@ -114,7 +114,8 @@ type Columns struct {
 type Route struct {
 	Kind       string            `yaml:"kind"` // `*` is any run of characters
 	To         string            `yaml:"to"`
-	Order      string            `yaml:"order"` // "key" (default) | "none"
+	Order      string            `yaml:"order"`   // "key" (default) | "none"
+	OnDead     string            `yaml:"on_dead"` // "release" (default) | "block"
 	Body       string            `yaml:"body"`
 	Group      string            `yaml:"group"`
 	DedupID    string            `yaml:"dedup_id"`

@@ -33,7 +33,7 @@ func setDefaults(v reflect.Value) {
 			Pause:       Pause{Initial: Duration(250 * time.Millisecond), Max: seconds(10)},
 		}
 	case *Route:
-		*entry = Route{Order: OrderKey}
+		*entry = Route{Order: OrderKey, OnDead: OnDeadRelease}
 	}
 }
 

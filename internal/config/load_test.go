@@ -40,7 +40,7 @@ outboxes:
     columns: {id: ID, published_at: sent at}
     order_by: created_at, id
     routes:
-      - {kind: A_*, to: orders, group: "{{.ordering_key}}", dedup_id: "{{.id}}", attributes: {tenant.id: "{{.tenant}}"}}
+      - {kind: A_*, to: orders, on_dead: block, group: "{{.ordering_key}}", dedup_id: "{{.id}}", attributes: {tenant.id: "{{.tenant}}"}}
       - kind: "*"
         to: console
         order: none
@@ -72,11 +72,11 @@ log: {level: trace, format: console}
 		Outboxes: []Outbox{
 			{Line: 16, Table: `"My Schema"."Tab.le"`, Columns: Columns{ID: "ID", PublishedAt: "sent at"}, OrderBy: []string{"created_at", "id"},
 				Routes: []Route{
-					{Line: 20, Kind: "A_*", To: "orders", Order: "key", Group: "{{.ordering_key}}", DedupID: "{{.id}}",
+					{Line: 20, Kind: "A_*", To: "orders", Order: "key", OnDead: "block", Group: "{{.ordering_key}}", DedupID: "{{.id}}",
 						Attributes: map[string]string{"tenant.id": "{{.tenant}}"}},
-					{Line: 21, Kind: "*", To: "console", Order: "none", Body: "{{json .payload}}\n"},
+					{Line: 21, Kind: "*", To: "console", Order: "none", OnDead: "release", Body: "{{json .payload}}\n"},
 				}},
-			{Line: 26, Table: "other", OrderBy: []string{"a", "b c"}, Routes: []Route{{Line: 28, Kind: "b", To: "orders", Order: "key"}}},
+			{Line: 26, Table: "other", OrderBy: []string{"a", "b c"}, Routes: []Route{{Line: 28, Kind: "b", To: "orders", Order: "key", OnDead: "release"}}},
 		},
 		HTTP: HTTP{Addr: ":0"},
 		Log:  Log{Level: "trace", Format: "console"},

@@ -17,6 +17,12 @@ const (
 	OrderNone = "none"
 )
 
+// What a dead row of a route does to its ordering key.
+const (
+	OnDeadRelease = "release"
+	OnDeadBlock   = "block"
+)
+
 func (v *validator) outboxes() {
 	if len(v.c.Outboxes) == 0 {
 		v.report("outboxes", "is required: without an outbox there is nothing to relay; begin with pgrelay.outbox_events")
@@ -148,6 +154,10 @@ func (v *validator) routes(key string, routes []Route) {
 			}
 		}
 		v.oneOf(at+".order", r.Order, OrderKey, OrderNone)
+		v.oneOf(at+".on_dead", r.OnDead, OnDeadRelease, OnDeadBlock)
+		if r.OnDead == OnDeadBlock && r.Order == OrderNone {
+			v.report(at+".on_dead", "can't be block: with order: none no row waits for another")
+		}
 		v.to(at, r)
 		v.templates(at, r)
 	}
@@ -184,6 +194,9 @@ func (v *validator) suits(key string, r Route, d Destination) {
 	}
 	if standard && r.Order == OrderKey && v.given(key+".order") {
 		v.report(key+".order", "can't be key: a standard queue keeps no order")
+	}
+	if standard && r.OnDead == OnDeadBlock {
+		v.report(key+".on_dead", "can't be block: a standard queue keeps no order")
 	}
 	if d.Type == TypeSQS {
 		v.attributes(key+".attributes", r.Attributes)

@@ -135,6 +135,9 @@ func TestRefusesRoutes(t *testing.T) {
 		"delay too long":    {"- {kind: a, to: bookings, delay: 16m}", "5: outboxes[0].routes[0].delay: must be seconds from 0 to 900 or a duration up to 15m, or a template that renders as one"},
 		"delay negative":    {"- {kind: a, to: bookings, delay: '-1'}", "5: outboxes[0].routes[0].delay: must be seconds from 0 to 900 or a duration up to 15m, or a template that renders as one"},
 		"dedup to standard": {"- {kind: a, to: bookings, dedup_id: x}", "5: outboxes[0].routes[0].dedup_id: belongs to FIFO queues; only they deduplicate"},
+		"on_dead":           {"- {kind: a, to: orders, on_dead: stop}", "5: outboxes[0].routes[0].on_dead: must be release or block"},
+		"on_dead unordered": {"- {kind: a, to: orders, on_dead: block, order: none}", "5: outboxes[0].routes[0].on_dead: can't be block: with order: none no row waits for another"},
+		"on_dead standard":  {"- {kind: a, to: bookings, on_dead: block}", "5: outboxes[0].routes[0].on_dead: can't be block: a standard queue keeps no order"},
 		"order of standard": {"- {kind: a, to: bookings, order: key}", "5: outboxes[0].routes[0].order: can't be key: a standard queue keeps no order"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,6 +40,9 @@ CREATE TABLE pgrelay.failures (
     next_attempt_at timestamptz,
     dead_at         timestamptz,
     uncertain       boolean NOT NULL DEFAULT false,
+    -- Of a dead row whose route says on_dead: block, the ordering key that it holds, at which destination.
+    holds_key       text,
+    holds_to        text,
     claim           bigint,                     -- the claim that counted last,
     epoch           bigint,                     -- and its lead
     reason          text NOT NULL DEFAULT '',   -- a short token
@@ -55,6 +58,9 @@ CREATE INDEX failures_waiting ON pgrelay.failures (outbox, next_attempt_at) WHER
 
 -- Dead letters, listed and counted.
 CREATE INDEX failures_dead ON pgrelay.failures (outbox, dead_at) WHERE dead_at IS NOT NULL;
+
+-- The dead row that holds an ordering key. Hashed, because a key may be longer than a B-tree takes.
+CREATE INDEX failures_holding ON pgrelay.failures USING hash (holds_key) WHERE dead_at IS NOT NULL;
 
 -- Who leads: one row, upserted on singleton by whoever takes the lead, and touched
 -- each second, hence the room for HOT updates.

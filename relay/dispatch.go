@@ -1,0 +1,71 @@
+package relay
+
+// dispatch hands claimed rows to their destinations, in order; malformed ones go to the stamp as dead, and those whose event is in the
+// ledger as delivered. It returns the
+// wants that were not taken, with rooms and budget reduced by what was.
+func (c *claimer) dispatch(o *outbox, wants []want, ds []*delivery, rooms []int32, budget *int64) (left []want) {
+	c.relay.flights.add(ds)
+	taken := make(map[string]bool, len(ds))
+	bySink := make([][]*delivery, len(rooms))
+	var unsent []*delivery
+	stopped := map[lineKey]bool{} // by a dead row: what is behind it goes back
+	for _, d := range ds {
+		taken[d.row.ID] = true
+		*budget -= d.size
+		if d.route >= 0 {
+			rooms[o.table.sinks[d.route]]--
+		}
+		if d.line != "" && stopped[d.lineKey()] {
+			unsent = append(unsent, d)
+			continue
+		}
+		if c.foregone(d) {
+			unsent = append(unsent, d)
+			if d.line != "" && d.holdsOn() {
+				stopped[d.lineKey()] = true
+			}
+			continue
+		}
+		sink := o.table.sinks[d.route]
+		bySink[sink] = append(bySink[sink], d)
+	}
+	for sink, batch := range bySink {
+		if len(batch) > 0 {
+			c.relay.destinations[sink].enqueue(batch)
+		}
+	}
+	if len(unsent) > 0 {
+		c.relay.stamper.settle(unsent)
+	}
+	for _, w := range wants {
+		if !taken[w.id] {
+			left = append(left, w)
+		}
+	}
+	return left
+}
+
+// foregone gives a row that is not sent its outcome: its event is in the ledger, or there is no message in it.
+func (c *claimer) foregone(d *delivery) bool {
+	if d.recorded {
+		d.unsent, d.verdict = true, verdict{kind: verdictDelivered}
+		c.relay.metrics.recorded.WithLabelValues(d.table.Name).Inc()
+		return true
+	}
+	err := c.build(d)
+	if err != nil {
+		d.unsent, d.verdict = true, verdict{kind: verdictDead, reason: rejected(err).Reason, detail: rejected(err).Detail}
+	}
+	return err != nil
+}
+
+// build makes the row's message and has its destination look at it.
+func (c *claimer) build(d *delivery) error {
+	msg, err := compose(d.table, d.route, &d.row, c.relay.cfg.Destinations)
+	if msg != nil {
+		// The text is in the message now; what is kept of the row is what the stamp needs.
+		d.row.Payload, d.row.Headers, d.row.Values = nil, nil, nil
+		d.msg = msg
+	}
+	return err
+}
