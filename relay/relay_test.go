@@ -2,11 +2,14 @@ package relay
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"pgrelay/internal/pgtest"
 )
 
 func TestOfferedRowsAreDeliveredOnceAndStamped(t *testing.T) {
@@ -222,4 +225,25 @@ func TestRowsOfAnOpenTransactionThatTheStreamBringsAreWaitedFor(t *testing.T) {
 	require.NoError(t, tx.Commit(t.Context()))
 	f.pubs["queue"].wait(t, 1)
 	f.settled(0)
+}
+
+func TestIDsWhoseRowsAreGoneAreLetGo(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, toQueue)
+	f.start()
+	ids := f.ids(insertEvents, "q", nil, 10)
+	xid, err := strconv.ParseUint(f.one(`SELECT xmin::text FROM pgrelay.outbox_events LIMIT 1`), 10, 32)
+	require.NoError(t, err)
+	f.exec(`DELETE FROM pgrelay.outbox_events`)
+	for _, id := range ids {
+		require.True(t, f.relay.Inserted("pgrelay.outbox_events", id, uint32(xid), 1, time.Now()))
+	}
+	empty := 0 // times in a row: an id that is being asked for is nowhere for a moment
+	pgtest.Eventually(t, longEnough, func() bool {
+		if empty++; f.relay.outboxes[0].inbox.size() > 0 {
+			empty = 0
+		}
+		return empty == 50
+	}, "nothing waits for them")
+	require.Empty(t, f.pubs["queue"].messages())
 }

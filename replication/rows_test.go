@@ -105,6 +105,20 @@ func TestQuotedNamesArriveAsTheyAre(t *testing.T) {
 	r.arrives("quoted", id)
 }
 
+func TestIDsReadTheSameWhateverTheDatabaseSets(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, pgtest.New(t))
+	r.db.Exec(t, `DROP TABLE outbox; CREATE TABLE outbox (id timestamptz); CREATE TABLE hashes (id bytea)`)
+	r.cfg.Tables = append(r.cfg.Tables, Table{Schema: "public", Name: "hashes", IDColumn: "id", Canonical: "hashes"})
+	for _, setting := range []string{`DateStyle = 'German'`, `TimeZone = 'Asia/Kathmandu'`, `bytea_output = 'escape'`} {
+		r.db.Exec(t, `ALTER DATABASE `+r.db.Name+` SET `+setting)
+	}
+	r.start().connected()
+	r.db.Exec(t, `INSERT INTO outbox VALUES ('2026-05-04 12:00:00.5+02'); INSERT INTO hashes VALUES ('\x0041ff')`)
+	r.arrives("outbox", "2026-05-04 10:00:00.5+00")
+	r.arrives("hashes", `\x0041ff`)
+}
+
 func TestColumnsMayComeAndGoWhileStreaming(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, pgtest.New(t))
