@@ -20,7 +20,7 @@ test: ## Run all tests with the race detector; installs PostgreSQL, promtool and
 # Whatever talks to PostgreSQL; and of that what a version could change, without what only takes long.
 INTEGRATION := ./migrations ./replication ./poller ./relay ./internal/pgtest ./internal/check ./internal/e2e
 CORE := ./migrations ./replication ./poller ./relay ./internal/check
-CORE_E2E := Slot|Publication|Standby|Leader|Session|Primary|Crash|Rights|Cutover|Status
+CORE_E2E := Slot|Stream|Standby|Leader|Instance|Deploy|Network|Session|Server|Crash|Table|Settings|Rights|Cutover
 
 test-matrix: ## Run the integration tests on each of VERSIONS of PostgreSQL; installs them
 	.ci/install stranger
