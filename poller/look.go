@@ -54,7 +54,10 @@ func (p *Poller) lookFull(ctx context.Context, conn *pgx.Conn, w *watch, t *task
 
 // marked looks from the mark, or goes on with a look that was broken off, and lets the mark rise.
 func (p *Poller) marked(ctx context.Context, conn *pgx.Conn, w *watch, t *task) error {
-	l := look{from: w.mark.at, result: lookResult{whole: true}}
+	l := look{result: lookResult{whole: true}}
+	if w.mark.at != "" {
+		l.from = []string{w.mark.at}
+	}
 	if w.rest != nil {
 		l, w.rest = *w.rest, nil
 	}
@@ -75,7 +78,7 @@ func (p *Poller) marked(ctx context.Context, conn *pgx.Conn, w *watch, t *task) 
 
 // look is how far a look of several pages has come.
 type look struct {
-	from    string // the key behind which it goes on
+	from    []string // the place behind which it goes on
 	started bool
 	result  lookResult
 }
@@ -104,10 +107,10 @@ func (p *Poller) look(ctx context.Context, conn *pgx.Conn, t *relay.Table, l *lo
 		began := time.Now()
 		args := []any{rooms}
 		sql := t.FirstLook()
-		if l.from != "" {
+		if l.from != nil {
 			sql, args = t.NextLook(), append(args, l.from)
 		}
-		ids, snap, err := page(ctx, conn, sql, args)
+		ids, last, snap, err := page(ctx, conn, sql, args)
 		if err != nil {
 			return false, err
 		}
@@ -125,7 +128,7 @@ func (p *Poller) look(ctx context.Context, conn *pgx.Conn, t *relay.Table, l *lo
 		if len(ids) < relay.LookSize {
 			return true, nil
 		}
-		l.from = ids[len(ids)-1]
+		l.from = last
 	}
 	return false, nil
 }
@@ -135,20 +138,21 @@ type snapshot struct {
 	xmin, xmax uint64
 }
 
-// page runs one look; its last row is the snapshot.
-func page(ctx context.Context, conn *pgx.Conn, sql string, args []any) (ids []string, snap snapshot, err error) {
+// page runs one look; its last row is the snapshot, and last the place of the row before.
+func page(ctx context.Context, conn *pgx.Conn, sql string, args []any) (ids, last []string, snap snapshot, err error) {
 	ctx, cancel := statement(ctx)
 	defer cancel()
 	rows, err := conn.Query(ctx, sql, args...)
 	if err != nil {
-		return nil, snap, err
+		return nil, nil, snap, err
 	}
 	var id *string
 	var xmin, xmax *uint64
-	_, err = pgx.ForEachRow(rows, []any{&id, &xmin, &xmax}, func() error {
+	var at []string
+	_, err = pgx.ForEachRow(rows, []any{&id, &xmin, &xmax, &at}, func() error {
 		switch {
 		case xmin == nil:
-			ids = append(ids, *id)
+			ids, last = append(ids, *id), at
 		case id != nil:
 			snap = snapshot{*id, *xmin, *xmax}
 		default:
@@ -156,7 +160,7 @@ func page(ctx context.Context, conn *pgx.Conn, sql string, args []any) (ids []st
 		}
 		return nil
 	})
-	return ids, snap, err
+	return ids, last, snap, err
 }
 
 // rooms are the rooms of the destinations that a look sees, and whether any of them takes rows.

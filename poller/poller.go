@@ -48,7 +48,7 @@ type Poller struct {
 func New(cfg Config, r Relay) *Poller {
 	p := &Poller{cfg: cfg, relay: r, byTable: map[*relay.Table]*watch{}, kick: make(chan struct{}, 1), metrics: newMetrics(cfg.Registerer, cfg.Tables)}
 	for _, t := range cfg.Tables {
-		w := &watch{table: t}
+		w := &watch{table: t, conditional: t.Conditional()}
 		p.watches, p.byTable[t] = append(p.watches, w), w
 	}
 	return p

@@ -213,3 +213,25 @@ func TestDueRowsBehindAPageOfThoseThatCannotGoAreOffered(t *testing.T) {
 	f.start()
 	f.offered(3*relay.LookSize + 4) // the taker takes none of them out of the table
 }
+
+func TestRowThatBecomesReadyIsFoundWithinAnInterval(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 50*time.Millisecond)
+	f.exec(`CREATE TABLE jobs (id bigint PRIMARY KEY, open bool)`)
+	var err error
+	f.table, err = relay.OpenTable(t.Context(), f.conn, config.Outbox{
+		Table: "pgrelay.outbox_events", Join: "JOIN jobs ON jobs.id = o.id", Ready: "jobs.open", Routes: []config.Route{{Kind: "*", To: "a"}},
+	}, []relay.Sink{{Name: "a"}, {Name: "b"}})
+	require.NoError(t, err)
+	f.cfg.Tables = []*relay.Table{f.table}
+	ids := f.insert("a", 3, never)
+	deferred := f.insert("a", 1, "now() - interval '1 s'")
+	f.exec(`INSERT INTO pgrelay.failures (outbox, row_id, attempts, next_attempt_at) VALUES ('pgrelay.outbox_events', $1, 1, now())`, ids[2])
+	f.exec(`INSERT INTO jobs SELECT id, id::text = $1 FROM pgrelay.outbox_events WHERE id::text <> $2`, ids[0], ids[1])
+	f.start()
+	f.offered(1)
+	f.exec(`UPDATE jobs SET open = true WHERE id::text IN ($1, $2)`, ids[2], deferred[0])
+	f.offered(3)
+	f.exec(`INSERT INTO jobs VALUES ($1::text::bigint, true)`, ids[1])
+	f.offered(4)
+}

@@ -10,6 +10,8 @@ import (
 // watch is what the poller knows of one table. Requests come from any goroutine; the rest is the poller's alone.
 type watch struct {
 	table *relay.Table
+	// conditional: each regular look is a full one, of rows that may have to wait once more, and the sweep needs none.
+	conditional bool
 
 	mu    sync.Mutex
 	all   bool         // a full look is wanted
@@ -30,6 +32,9 @@ type watch struct {
 // cheapLook is how long a full look may take to be done at every interval: at 50 ms a look a second it costs a
 // twentieth of a core, and a row that was re-armed by hand is seen within an interval.
 const cheapLook = 50 * time.Millisecond
+
+// lookShare bounds what regular looks at rows that aren't ready cost: one part in so many of the time.
+const lookShare = 20
 
 // task is what one visit is to do.
 type task struct {
@@ -81,7 +86,7 @@ func (w *watch) plan(now time.Time) task {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := task{sweep: !now.Before(w.sweepAt), sinks: w.sinks}
-	t.full = w.all || t.sweep
+	t.full = w.all || t.sweep && !w.conditional
 	switch {
 	case t.full:
 	case w.rest != nil:
@@ -122,6 +127,9 @@ func (w *watch) done(t task, now time.Time, interval time.Duration) {
 	}
 	if t.full || t.pass {
 		w.lookAt = now.Add(interval)
+		if wait := lookShare * t.took; w.conditional && wait > interval {
+			w.lookAt = now.Add(wait)
+		}
 	}
 }
 

@@ -21,3 +21,22 @@ func TestEachRegularLookAsksForWhatIsDue(t *testing.T) {
 		require.Equal(t, task{}, w.plan(now))
 	}
 }
+
+func TestLooksAtRowsThatWaitBackOffWhenTheyGetExpensive(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	w := &watch{conditional: true, lookAt: now, sweepAt: now, cheap: true}
+	planned := w.plan(now)
+	require.True(t, planned.full && planned.sweep)
+	w.sweepAt = now.Add(time.Hour)
+	planned.took = 40 * time.Millisecond
+	w.done(planned, now, time.Second)
+	require.Equal(t, now.Add(time.Second), w.next(now), "a twentieth of the time is not too much")
+	planned.took = 300 * time.Millisecond
+	w.done(planned, now, time.Second)
+	require.Equal(t, now.Add(6*time.Second), w.next(now))
+	w.sweepAt = now
+	require.Equal(t, task{sweep: true}, w.plan(now), "the sweep brings no look before its time")
+	w.want(-1)
+	require.True(t, w.plan(now).full, "whoever asks for a look gets one")
+}

@@ -65,6 +65,7 @@ func (c *claimer) heed(o *outbox, w want, a answer, how asked) {
 		c.relay.recent.settle(o.table, w.id, w.lsn, time.Time{})
 	case "gone":
 		c.log.Debug().Str("outbox", o.table.Name).Str("id", w.id).Msg("row is gone")
+	case "unready": // nothing tells when it will be: looks do
 	case "deferred", "waiting":
 		if a.in != nil {
 			c.relay.looker.Due(o.table, time.Duration(*a.in*float64(time.Second)))

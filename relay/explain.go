@@ -3,9 +3,12 @@ package relay
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"pgrelay/internal/config"
 )
 
 // AliveWithin is how old a leader's last sign of life may be: it shows itself each second.
@@ -28,13 +31,17 @@ type rowFacts struct {
 	Filtered bool
 
 	Pending, Due bool
-	Published    bool
-	PublishedAt  *time.Time
-	DeadAt       *time.Time // the mark's, where the table has it
-	AvailableAt  *time.Time // nil where nothing is deferred, or for ever
-	Route        int
-	OrderingKey  *string
-	Kind         string
+	// Joined and Ready are true where nothing is asked.
+	Joined, Ready bool
+	// False are the conditions that keep the row from being ready.
+	False       []string `db:"-"`
+	Published   bool
+	PublishedAt *time.Time
+	DeadAt      *time.Time // the mark's, where the table has it
+	AvailableAt *time.Time // nil where nothing is deferred, or for ever
+	Route       int
+	OrderingKey *string
+	Kind        string
 
 	Failed       bool
 	Attempts     int
@@ -74,6 +81,11 @@ func (t *Table) Explain(ctx context.Context, conn *pgx.Conn, id string, around S
 		f, err := t.readFacts(ctx, tx, id)
 		if err != nil {
 			return err
+		}
+		if f.Pending && f.Joined && !f.Ready {
+			if f.False, err = t.falseConditions(ctx, tx, f.ID); err != nil {
+				return err
+			}
 		}
 		e = t.judge(f, around)
 		if e.State != StateBehind {
@@ -131,9 +143,9 @@ func (t *Table) readFacts(ctx context.Context, tx pgx.Tx, id string) (rowFacts, 
 func factsSQL(t *Table) string {
 	return `
 SELECT clock_timestamp() AS now, i.k::text AS id, @o.id IS NOT NULL AS there, row_security_active($2::oid) AS filtered,
-       coalesce(@o.pending, false) AS pending, @o.due AS due, o.@published IS NOT NULL AS published, ` + finite("o.@published") + ` AS published_at,
+       coalesce(@o.pending, false) AS pending, @o.due AS due, @isjoined AS joined, @isready AS ready, o.@published IS NOT NULL AS published, ` + finite("o.@published") + ` AS published_at,
        ` + finite(t.column0("o", t.names.deadAt, "NULL")) + ` AS dead_at, ` + finite("@o.available") + ` AS available_at,
-       coalesce(rt.route, -1) AS route, @o.key::text AS ordering_key,
+       coalesce(@mayberoute, -1) AS route, @o.key::text AS ordering_key,
        coalesce(@o.kind::text, '') AS kind,
        f.row_id IS NOT NULL AS failed, coalesce(f.attempts, 0) AS attempts, coalesce(f.unknowns, 0) AS unknowns, coalesce(f.crashes, 0) AS crashes,
        f.next_attempt_at AS next_attempt, f.dead_at AS failed_dead_at, coalesce(f.uncertain, false) AS uncertain,
@@ -142,7 +154,7 @@ SELECT clock_timestamp() AS now, i.k::text AS id, @o.id IS NOT NULL AS there, ro
        h.pid AS holder_pid, h.application_name AS holder_name, h.state AS holder_state, h.xact_start AS holder_since, h.gid AS prepared,
        ` + earlierSQL(t) + ` AS earlier, ` + finite(escape(t.recordedAt(t.identity("o")))) + ` AS recorded_at
   FROM (SELECT $1::text::@keytype AS k) i
-  LEFT JOIN (@outbox o @o.routed) ON @o.id = i.k
+  LEFT JOIN (@outbox o @o.maybe) ON @o.id = i.k
   LEFT JOIN pgrelay.failures f ON f.outbox = @name AND f.row_id = i.k::text
   LEFT JOIN pgrelay.leader l ON true
   LEFT JOIN LATERAL (
@@ -159,6 +171,35 @@ SELECT clock_timestamp() AS now, i.k::text AS id, @o.id IS NOT NULL AS there, ro
                  AND (r.mode = 'RowExclusiveLock' OR r.mode = 'RowShareLock'
                       AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE contype = 'f' AND confrelid = $2)))
         LIMIT 1) h ON true`
+}
+
+// falseConditions are those of a row's conditions that keep it from being ready. They are told apart where ready is several
+// joined by AND and each of them can be asked alone; else it is the whole.
+func (t *Table) falseConditions(ctx context.Context, tx pgx.Tx, id string) ([]string, error) {
+	parts := config.SplitAnd(t.cfg.Ready)
+	items := make([]string, len(parts))
+	for i, part := range parts {
+		items[i] = fmt.Sprintf("coalesce(bool_or((%s\n)), false)", part)
+	}
+	sql := expander(t).Replace(fmt.Sprintf("SELECT ARRAY[%s] FROM (SELECT * FROM @outbox WHERE @id = $1::text::@keytype) o %s\n",
+		escape(strings.Join(items, ", ")), escape(t.cfg.Join)))
+	var met []bool
+	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { // a savepoint
+		return tx.QueryRow(ctx, sql, id).Scan(&met)
+	})
+	if err != nil && sqlState(err) == "" {
+		return nil, err
+	}
+	var unmet []string
+	for i, part := range parts {
+		if err == nil && !met[i] {
+			unmet = append(unmet, part)
+		}
+	}
+	if len(unmet) == 0 { // no row that the join finds meets them all, or they can't be asked alone
+		return []string{strings.TrimSpace(t.cfg.Ready)}, nil
+	}
+	return unmet, nil
 }
 
 // finite is a time that pgx can read: infinity is NULL.

@@ -198,7 +198,7 @@ func TestExplainOfARowThatWaitsForItsRetryAndOfThoseBehindIt(t *testing.T) {
 func TestExplainGoesByTheOrderOfTheOutbox(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, config.Outbox{Table: "events", OrderBy: []string{"day", "seq"}, Routes: []config.Route{{Kind: "*", To: "fifo", Body: "{}"}}},
-		`CREATE TABLE events (id uuid PRIMARY KEY, ordering_key int, day date, seq int, published_at timestamptz)`,
+		`CREATE TABLE events (id uuid PRIMARY KEY, ordering_key int, day date NOT NULL, seq int NOT NULL, published_at timestamptz)`,
 		`INSERT INTO events VALUES ('00000000-0000-0000-0000-00000000000a', 7, '2026-02-01', 2), ('00000000-0000-0000-0000-00000000000b', 7, '2026-02-01', 1),
 			('00000000-0000-0000-0000-00000000000c', 7, '2026-01-01', 3), ('00000000-0000-0000-0000-00000000000d', 8, '2026-01-01', 1)`)
 	for row, first := range map[string]string{"a": "c", "b": "c"} {

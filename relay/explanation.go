@@ -23,6 +23,9 @@ const (
 	StateInFlight  RowState = "in_flight"
 	StateAbandoned RowState = "abandoned" // in flight in an instance that doesn't lead any more
 	StateNoRoute   RowState = "no_route"
+	StateUnjoined  RowState = "unjoined"  // the join finds nothing for it
+	StateNotReady  RowState = "not_ready" // what it has to meet to go is not met
+	StateAmbiguous RowState = "ambiguous" // the join finds several rows for it
 	StateDeferred  RowState = "deferred"
 	StateRetrying  RowState = "retrying"
 	StateBehind    RowState = "behind" // an earlier row of its ordering key goes first
@@ -200,14 +203,21 @@ func (x *explaining) takesUp() string {
 func (x *explaining) waiting() {
 	destination, paused := x.destination()
 	switch {
-	case x.Route < 0:
-		x.say(StateNoRoute, "No route of outbox %s matches its kind %q, so the next claim makes it dead. Add a route, and if it is dead by then, run: %s",
-			x.table.Name, x.Kind, x.command("dead retry"))
 	case !x.Due && x.AvailableAt == nil:
 		x.say(StateDeferred, "Its producer deferred it for ever: its %s is infinity. Set that to a time, or to NULL.", x.table.names.availableAt)
 	case !x.Due:
 		x.out.Until = x.AvailableAt
 		x.say(StateDeferred, "Its producer deferred it: it goes%s.", x.at(x.AvailableAt))
+	case !x.Joined:
+		x.say(StateUnjoined, "The join finds nothing for it, so it waits until it does; looks ask each %s. Its outbox has: %s", x.Interval, oneLine(x.table.cfg.Join))
+	case !x.Ready:
+		x.say(StateNotReady, "It is not ready: this is not true of it: %s. It goes when it is; looks ask each %s.", oneLine(strings.Join(x.False, "; nor is this: ")), x.Interval)
+	case x.Route == routeSeveral:
+		x.say(StateAmbiguous, "The join finds several rows for it, so the next claim makes it dead. Make it find one, and if it is dead by then, run: %s",
+			x.command("dead retry"))
+	case x.Route < 0:
+		x.say(StateNoRoute, "No route of outbox %s matches its kind %q, so the next claim makes it dead. Add a route, and if it is dead by then, run: %s",
+			x.table.Name, x.Kind, x.command("dead retry"))
 	case x.Failed && x.FailedDeadAt == nil && x.NextAttempt.After(x.Now):
 		x.out.Until = x.NextAttempt
 		x.say(StateRetrying, "It is tried again%s: %s", x.at(x.NextAttempt), x.tries())
@@ -378,6 +388,9 @@ func sentence(reason, detail string) string {
 	}
 	return reason + ": " + strings.TrimSuffix(detail, ".")
 }
+
+// oneLine is SQL as the configuration has it, with its white space made single.
+func oneLine(sql string) string { return strings.Join(strings.Fields(sql), " ") }
 
 func plural(n int, noun string) string {
 	if n == 1 {

@@ -28,7 +28,7 @@ func (t *Table) Indexes() []Index {
 	if available != "" {
 		undeferred = with(available + isNull)
 	}
-	all := []Index{t.index("looks for pending rows", 1, undeferred, t.names.id)}
+	all := []Index{t.index("looks for pending rows", 1, undeferred, t.lookOrder()...)}
 	if available != "" {
 		all = append(all, t.index("looks for deferred rows that are due", 1, with(available+isNotNull), available, t.names.id))
 	}

@@ -76,7 +76,7 @@ func TestStatementsTouchLittleOfAnOldTable(t *testing.T) {
 		{"rescue", sql.rescue, []any{fresh, fill("1"), f.relay.instance, int64(1)}, 1000},
 		{"release", sql.release, []any{fresh, make([]bool, n), make([]int64, n), 3, make([]int64, n)}, 2500},
 		{"line", sql.line, []any{"hot", 1, low}, 100},
-		{"next look", sql.looks.next, []any{rooms, low}, 500},
+		{"next look", sql.looks.next, []any{rooms, []string{low}}, 500},
 		{"deferred look", sql.looks.deferred[0], []any{rooms}, 50},
 		{"deferred look goes on", sql.looks.deferred[1], []any{rooms, "2000-01-01", "1"}, 50},
 		{"retry look", sql.looks.retries[0], []any{rooms}, 50},

@@ -31,9 +31,9 @@ func renderSQL(t *Table) string {
 	return `
 SELECT 0::bigint, p.id::text, p.version, p.route, p.line IS NOT NULL, p.okey, p.event_id::text, coalesce(p.kind::text, ''), ` + contentText(t) + `,
        0, 0, 0, coalesce(p.generation, 0), false, 0::bigint, false
-  FROM (SELECT @o.id AS id, o.xmin::text AS version, rt.route, dt.line, @o.key::text AS okey, @o.event_id AS event_id, @o.kind AS kind,
+  FROM (SELECT @o.id AS id, o.xmin::text AS version, @mayberoute AS route, dt.line, @o.key::text AS okey, @o.event_id AS event_id, @o.kind AS kind,
                ` + contentColumns(t) + `, f.generation
-          FROM @outbox o @o.routed LEFT JOIN pgrelay.failures f ON f.outbox = @name AND f.row_id = @o.id::text
+          FROM @outbox o @o.maybe LEFT JOIN pgrelay.failures f ON f.outbox = @name AND f.row_id = @o.id::text
          WHERE @o.id = $1::text::@keytype) p`
 }
 
@@ -70,7 +70,12 @@ func (t *Table) Render(ctx context.Context, conn *pgx.Conn, id string, destinati
 // compose makes the message of a row as its route and destination want it. A row that can never be sent is a *Rejection, with the
 // message if it is its destination that refuses it.
 func compose(t *Table, route int, row *Row, destinations []Destination) (*Message, error) {
-	if route < 0 {
+	switch {
+	case route == routeUnjoined:
+		return nil, &Rejection{"join_empty", "the join finds nothing for the row, so it waits until it does"}
+	case route == routeSeveral:
+		return nil, &Rejection{"join_ambiguous", "the join finds several rows for it, and a message is made of one"}
+	case route < 0:
 		return nil, &Rejection{"unknown_kind", fmt.Sprintf("no route of outbox %s matches the kind %q", t.Name, row.Kind)}
 	}
 	to := destinations[t.sinks[route]]

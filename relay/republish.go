@@ -45,7 +45,7 @@ const changeBatch = 1000
 // carries the new generation and is due at once, which is also what makes the poller find the row.
 const republishSQL = `
 WITH hit AS MATERIALIZED (
-	SELECT @o.id AS k, @o.event_id AS event_id, @o.kind AS kind@event FROM @outbox o
+	SELECT @o.id AS k, @o.event_id AS event_id, @o.kindalone AS kind@event FROM @outbox o
 	 WHERE NOT (@o.pending) AND %s AND %s ORDER BY @o.id LIMIT %d FOR NO KEY UPDATE OF o),@struck
 fresh AS (
 	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, generation, next_attempt_at)
@@ -123,7 +123,7 @@ func (t *Table) where(s Selection) (string, []any, error) {
 	for _, e := range s.Where {
 		c, ok := t.column(e.Column)
 		if !ok {
-			return "", nil, &NotFoundError{fmt.Sprintf("outbox %s has no column %q; its columns are %s", t.Name, e.Column, t.columnList())}
+			return "", nil, &NotFoundError{fmt.Sprintf("outbox %s has no column %q; its columns are %s", t.Name, e.Column, columnList(t.Columns))}
 		}
 		conditions = append(conditions, fmt.Sprintf("o.%s = %s::text::%s", quote(c.Name), arg(e.Value), c.Type))
 	}

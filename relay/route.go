@@ -2,9 +2,17 @@ package relay
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"pgrelay/internal/config"
+)
+
+// What stands in a route's place where there is none.
+const (
+	routeNone     = -1 // no route takes the kind
+	routeSeveral  = -2 // the join finds several rows for the row
+	routeUnjoined = -3 // it finds none
 )
 
 // routeCase is an SQL expression of the 0-based index of the first route that takes a
@@ -22,9 +30,9 @@ func routeCase(routes []config.Route, kindExpr string) string {
 		fmt.Fprintf(&sql, " WHEN %s %s %s THEN %d", kind, operator, stringLiteral(operand), i)
 	}
 	if len(routes) == 0 {
-		return "-1"
+		return strconv.Itoa(routeNone)
 	}
-	sql.WriteString(" ELSE -1 END")
+	fmt.Fprintf(&sql, " ELSE %d END", routeNone)
 	return sql.String()
 }
 

@@ -71,12 +71,7 @@ func expander(t *Table) *strings.Replacer {
 		"@o.available", t.column0("o", n.availableAt, "NULL::timestamptz"),
 		"@o.key", t.column0("o", n.orderingKey, "NULL::text"),
 		"@p.key", t.column0("p", n.orderingKey, "NULL::text"),
-		"@o.kind", t.column0("o", n.eventType, "NULL::text"),
 		"@o.event_id", t.column0("o", n.eventID, "NULL::text"),
-		"@o.routed", t.routed("o"),
-		"@o.line", t.line("o"),
-		"@o.holds", t.holds("o"),
-		"@p.line", t.line("p"),
 		"@event", t.event(),
 		"@stamped", t.recording("locked r JOIN taken t USING (id) WHERE t.same AND t.pending AND t.outcome = 'delivered'"),
 		"@rescued", t.recording("locked r"),
@@ -84,6 +79,7 @@ func expander(t *Table) *strings.Replacer {
 		"@published", quote(n.publishedAt),
 		"@dead", quote(t.deadMark()),
 	}
+	words = append(words, t.joinWords()...)
 	holder := strings.NewReplacer(words...).Replace(t.heldBy())
 	return strings.NewReplacer(append(words, "@o.holder", holder)...)
 }
@@ -143,24 +139,10 @@ func (t *Table) column0(alias, name, otherwise string) string {
 
 // routed adds to a FROM list the row's route (-1: none), its destination's index (-1) and
 // the destination again as `line` where the route keeps order (NULL: it doesn't).
-func (t *Table) routed(alias string) string {
+func (t *Table) routed(kind string) string {
 	return fmt.Sprintf(`CROSS JOIN LATERAL (SELECT %s AS route) rt
 	CROSS JOIN LATERAL (SELECT coalesce((%s)[rt.route+1], -1) AS dest, (%s)[rt.route+1] AS line) dt`,
-		routeCase(t.cfg.Routes, t.kind(alias)), t.sinkArray(), t.lineArray())
-}
-
-// line is the destination's index if the row's route keeps order, else NULL.
-func (t *Table) line(alias string) string {
-	return fmt.Sprintf("(%s)[1 + %s]", t.lineArray(), routeCase(t.cfg.Routes, t.kind(alias)))
-}
-
-// holds is the name of the row's destination if a dead row of its route holds its line, else NULL.
-func (t *Table) holds(alias string) string {
-	return fmt.Sprintf("(%s)[1 + %s]", t.holdsArray(), routeCase(t.cfg.Routes, t.kind(alias)))
-}
-
-func (t *Table) kind(alias string) string {
-	return t.column0(alias, t.names.eventType, "NULL") + "::text"
+		routeCase(t.cfg.Routes, kind+"::text"), t.sinkArray(), t.lineArray())
 }
 
 func (t *Table) sinkArray() string {
@@ -192,9 +174,11 @@ func (t *Table) order() []string {
 	return append(append([]string(nil), t.orderBy...), t.names.id)
 }
 
-// list joins the order's columns: list("o.%s") gives o."a", o."b"; "k%d" gives k0, k1.
-func (t *Table) list(format string) string {
-	cols := t.order()
+// list joins columns, those of the order unless others are given: list("o.%s") gives o."a", o."b"; "k%d" gives k0, k1.
+func (t *Table) list(format string, cols ...string) string {
+	if len(cols) == 0 {
+		cols = t.order()
+	}
 	items := make([]string, len(cols))
 	for i, c := range cols {
 		if strings.Contains(format, "%d") {

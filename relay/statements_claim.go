@@ -40,8 +40,13 @@ SELECT @o.id::text FROM @outbox o
 // order, so that what goes of a line is a run without holes.
 func claimSQL(t *Table) string {
 	var b strings.Builder
+	found, once, route := "cand", "", "p.route"
+	if t.cfg.Join != "" { // which may find several rows for one
+		found, once = "found", onceSQL
+		route = fmt.Sprintf("CASE WHEN p.several THEN %d ELSE p.route END", routeSeveral)
+	}
 	b.WriteString(`
-WITH cand AS MATERIALIZED (
+WITH ` + found + ` AS MATERIALIZED (
 	SELECT @o.id AS id, ` + orderColumns(t) + `, o.xmin::text AS version, rt.route, dt.dest, dt.line, @o.key::text AS okey,
 	       @o.event_id AS event_id, @o.kind AS kind, ` + contentColumns(t) + `,
 	       coalesce(f.attempts, 0) AS attempts, coalesce(f.unknowns, 0) AS unknowns, coalesce(f.crashes, 0) AS crashes,
@@ -50,9 +55,9 @@ WITH cand AS MATERIALIZED (
 	  LEFT JOIN pgrelay.failures f ON f.outbox = @name AND f.row_id = @o.id::text
 	 WHERE @o.id = ANY ($1::text[]::@keys) AND @o.pending AND @o.due
 	   AND coalesce(($3::int[])[dt.dest + 1], 1) > 0
-	   AND (f.row_id IS NULL OR f.dead_at IS NOT NULL OR (f.next_attempt_at <= now() AND (f.crashes < 2 OR $5)))
+	   AND (f.row_id IS NULL OR f.dead_at IS NOT NULL OR (f.next_attempt_at <= now() AND (f.crashes < 2 OR $5)))@ready
 	   FOR NO KEY UPDATE OF o SKIP LOCKED),
-`)
+` + once)
 	cut, run := "true", "1"
 	from := "cand c"
 	if t.Ordered() {
@@ -81,11 +86,11 @@ c AS (
 	INSERT INTO pgrelay.claims (outbox, instance, epoch, ids, alone)
 	SELECT @name, $2, $7, array_agg(p.id::text ORDER BY %[4]s), $5 FROM picked p HAVING count(*) > 0
 	RETURNING id)
-SELECT c.id, p.id::text, p.version, p.route, p.line IS NOT NULL, p.okey, p.event_id::text, coalesce(p.kind::text, ''), %[5]s,
+SELECT c.id, p.id::text, p.version, %[9]s, p.line IS NOT NULL, p.okey, p.event_id::text, coalesce(p.kind::text, ''), %[5]s,
        CASE WHEN p.stale THEN 0 ELSE p.attempts END, CASE WHEN p.stale THEN 0 ELSE p.unknowns END, CASE WHEN p.stale THEN 0 ELSE p.crashes END,
        coalesce(x.generation, p.generation, 0), p.had OR x.row_id IS NOT NULL, p.size, p.recorded
   FROM picked p CROSS JOIN c LEFT JOIN fix x ON x.row_id = p.id::text
- ORDER BY %[4]s`, t.list("c.k%d"), from, cut, t.list("p.k%d"), contentText(t), run, lineRun, recordedColumn(t))
+ ORDER BY %[4]s`, t.list("c.k%d"), from, cut, t.list("p.k%d"), contentText(t), run, lineRun, recordedColumn(t), route)
 	return b.String()
 }
 
@@ -96,6 +101,11 @@ func recordedColumn(t *Table) string {
 	}
 	return ", " + escape(t.recordedAt(t.identityOf("c.event_id", "c.id"))) + " IS NOT NULL AS recorded"
 }
+
+// onceSQL leaves each row once of what a join has multiplied.
+const onceSQL = `cand AS MATERIALIZED (
+	SELECT DISTINCT ON (c.id) c.*, count(*) OVER (PARTITION BY c.id) > 1 AS several FROM found c ORDER BY c.id),
+`
 
 // gapSQL finds for each line among the candidates the first unsettled row of the line, in front of
 // the last candidate, that is not itself a candidate: locked by somebody, in flight, waiting for its retry, or
@@ -145,7 +155,7 @@ gap AS MATERIALIZED (
 // lows says whether lines remember their last settled id: only an integer key alone gives an order in
 // which "behind it" is a range of the index.
 func (t *Table) lows() bool {
-	return t.SequenceKey && len(t.orderBy) == 0
+	return t.SequenceKey && len(t.orderBy) == 0 && !t.Conditional() // what becomes ready may be older than what was settled last
 }
 
 // orderColumns names the order's columns k0, k1 … and the ordering key in its own type, which
@@ -167,7 +177,7 @@ func aliased(t *Table, alias string) string {
 func contentColumns(t *Table) string {
 	items := []string{escape(t.column0("o", t.names.payload, "NULL::text")) + " AS payload", escape(t.column0("o", t.names.headers, "NULL::text")) + " AS headers"}
 	for i, f := range t.builder.fields() {
-		items = append(items, fmt.Sprintf("o.%s AS v%d", escape(quote(f)), i))
+		items = append(items, fmt.Sprintf("%s AS v%d", escape(t.value("o", f)), i))
 	}
 	return strings.Join(items, ", ")
 }
@@ -192,7 +202,7 @@ func sizeExpr(t *Table) string {
 	}
 	expr := fmt.Sprint(rowOverhead)
 	for _, c := range columns {
-		col := "o." + escape(quote(c))
+		col := escape(t.value("o", c))
 		expr += fmt.Sprintf(" + coalesce(CASE WHEN pg_column_size(%[1]s) < 1000 THEN 2 * pg_column_size(%[1]s) ELSE octet_length(%[1]s::text) END, 0)", col)
 	}
 	return "(" + expr + ")::bigint"
@@ -214,6 +224,7 @@ SELECT i.id,
                  CASE WHEN i.xid IS NULL OR pg_visible_in_snapshot(i.wide::text::xid8, s.snap) THEN 'gone' ELSE 'early' END
             WHEN NOT (@o.pending) THEN 'settled'
             WHEN NOT (@o.due) THEN 'deferred'
+            WHEN NOT @isready THEN 'unready'
             WHEN f.dead_at IS NULL AND f.next_attempt_at > now() THEN 'waiting'
             WHEN @o.holder IS NOT NULL THEN 'held'
             WHEN coalesce(($3::int[])[dt.dest + 1], 1) <= 0 THEN 'closed'
@@ -226,6 +237,6 @@ SELECT i.id,
  CROSS JOIN LATERAL (SELECT u.id, u.xid,
         m.xmax + ((u.xid - m.xmax % 4294967296 + 6442450944) % 4294967296 - 2147483648) AS wide
         FROM unnest($1::text[], $2::bigint[]) AS u(id, xid)) i
-  LEFT JOIN (@outbox o @o.routed) ON @o.id = i.id::@keytype
+  LEFT JOIN (@outbox o @o.maybe) ON @o.id = i.id::@keytype
   LEFT JOIN pgrelay.failures f ON f.outbox = @name AND f.row_id = i.id
  CROSS JOIN LATERAL (SELECT CASE WHEN NOT (@o.due) THEN @o.available ELSE f.next_attempt_at END AS at) w`

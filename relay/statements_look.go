@@ -13,32 +13,35 @@ func newLooks(t *Table, x *strings.Replacer) looks {
 	if t.KeyGivesOrder() {
 		top = "(SELECT max(@o.id)::text FROM @outbox o)"
 	}
-	look := `
-SELECT q.id, NULL::bigint, NULL::bigint FROM (
-SELECT @o.id::text AS id FROM @outbox o @o.routed
- WHERE @o.pending AND @o.undeferred AND coalesce(($1::int[])[dt.dest + 1], 1) > 0%s AND @o.holder IS NULL
+	order := t.lookOrder()
+	look := func(behind string) string {
+		return x.Replace(`
+SELECT q.id, NULL::bigint, NULL::bigint, q.at FROM (
+SELECT @o.id::text AS id, ARRAY[` + t.list("o.%s::text", order...) + `] AS at FROM @outbox o @o.routed
+ WHERE @o.pending AND @o.undeferred AND coalesce(($1::int[])[dt.dest + 1], 1) > 0 AND @o.holder IS NULL@ready` + behind + `
    AND NOT EXISTS (SELECT FROM pgrelay.failures f WHERE f.outbox = @name AND f.row_id = @o.id::text AND f.dead_at IS NULL)
- ORDER BY @o.id LIMIT ` + fmt.Sprint(LookSize) + `) q
+ ORDER BY ` + t.list("o.%s", order...) + ` LIMIT ` + fmt.Sprint(LookSize) + `) q
  UNION ALL
-SELECT ` + top + `, pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint FROM pg_current_snapshot() s`
+SELECT ` + top + `, pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint, NULL FROM pg_current_snapshot() s`)
+	}
 	var deferred [2]string
 	nextDeferred := "NULL::timestamptz"
 	if t.names.availableAt != "" {
 		deferred = paged(x, `
 SELECT @o.id::text, @o.available::text FROM @outbox o @o.routed
- WHERE @o.pending AND @o.available <= now()%s AND coalesce(($1::int[])[dt.dest + 1], 1) > 0 AND @o.holder IS NULL
+ WHERE @o.pending AND @o.available <= now()%s AND coalesce(($1::int[])[dt.dest + 1], 1) > 0 AND @o.holder IS NULL@ready
    AND NOT EXISTS (SELECT FROM pgrelay.failures f WHERE f.outbox = @name AND f.row_id = @o.id::text AND f.dead_at IS NULL)
  ORDER BY @o.available, @o.id LIMIT `+fmt.Sprint(LookSize), "(@o.available, @o.id) > ($2::text::timestamptz, $3::text::@keytype)")
 		nextDeferred = `(SELECT min(@o.available) FROM @outbox o WHERE @o.pending AND @o.available > now() AND @o.available < 'infinity')`
 	}
 	return looks{
-		first:    x.Replace(fmt.Sprintf(look, "")),
-		next:     x.Replace(fmt.Sprintf(look, " AND @o.id > $2::text::@keytype")),
+		first:    look(""),
+		next:     look(" AND " + t.behind(order)),
 		deferred: deferred,
 		retries: paged(x, `
 SELECT f.row_id, f.next_attempt_at::text FROM pgrelay.failures f JOIN @outbox o ON @o.id = f.row_id::@keytype @o.routed
  WHERE f.outbox = @name AND f.dead_at IS NULL AND f.next_attempt_at <= now()%s AND @o.pending AND @o.due
-   AND coalesce(($1::int[])[dt.dest + 1], 1) > 0 AND @o.holder IS NULL
+   AND coalesce(($1::int[])[dt.dest + 1], 1) > 0 AND @o.holder IS NULL@ready
  ORDER BY f.next_attempt_at, f.row_id LIMIT `+fmt.Sprint(LookSize), "(f.next_attempt_at, f.row_id) > ($2::text::timestamptz, $3::text)"),
 		orphans: x.Replace(`
 DELETE FROM pgrelay.failures f
@@ -55,6 +58,26 @@ SELECT extract(epoch FROM least(
 	}
 }
 
+// lookOrder is the order of looks: that of order_by, unless a NULL could hide a row from one that goes on behind another.
+func (t *Table) lookOrder() []string {
+	for _, name := range t.order() {
+		if c, _ := t.column(name); !c.NotNull {
+			return []string{t.names.id}
+		}
+	}
+	return t.order()
+}
+
+// behind asks for what is behind a place in the order of looks.
+func (t *Table) behind(order []string) string {
+	place := make([]string, len(order))
+	for i, name := range order {
+		c, _ := t.column(name)
+		place[i] = fmt.Sprintf("($2::text[])[%d]::%s", i+1, escape(widest(c.Type)))
+	}
+	return fmt.Sprintf("(%s) > (%s)", t.list("o.%s", order...), strings.Join(place, ", "))
+}
+
 // paged makes of a look with a place for a further condition (%s) its first page and the pages behind a row.
 func paged(x *strings.Replacer, look, behind string) [2]string {
 	return [2]string{x.Replace(fmt.Sprintf(look, "")), x.Replace(fmt.Sprintf(look, " AND "+behind))}
@@ -66,11 +89,12 @@ const LookSize = 500
 
 // The poller's statements, by what they look for. Each takes the rooms first.
 
-// FirstLook finds pending rows from the beginning of the key's order: $1 rooms. Its last row has, beside the table's
-// highest key where that means anything, xmin and xmax of the snapshot in which it looked; they are NULL in the others.
+// FirstLook finds pending rows from the beginning of the table's order: $1 rooms. Each has its place in that order, as texts. The
+// last row has, beside the table's highest key where that means anything, xmin and xmax of the snapshot in which it
+// looked; they are NULL in the others.
 func (t *Table) FirstLook() string { return t.sql.looks.first }
 
-// NextLook is the same behind a key: $1 rooms, $2 the key as text.
+// NextLook is the same behind a place: $1 rooms, $2 the place. Where KeyGivesOrder, a place is the key alone.
 func (t *Table) NextLook() string { return t.sql.looks.next }
 
 // DeferredLook finds rows whose producer's time has come, with that time: $1 rooms. The second statement goes on behind a row: $2 its

@@ -86,7 +86,7 @@ WITH given AS MATERIALIZED (
 	SELECT g.id, bool_or(g.alone) AS alone, max(g.claim) AS claim, max(g.epoch) AS epoch
 	  FROM unnest($1::text[], $2::bool[], $3::bigint[], $5::bigint[]) AS g(id, alone, claim, epoch) GROUP BY g.id),
 hit AS MATERIALIZED (
-	SELECT @o.id AS k, g.*, @o.event_id AS event_id, @o.kind AS kind, @o.holds AS holds, @o.key::text AS okey,
+	SELECT @o.id AS k, g.*, @o.event_id AS event_id, @o.kindalone AS kind, @o.holds AS holds, @o.key::text AS okey,
 	       g.alone AND CASE WHEN f.dead_at IS NULL THEN coalesce(f.attempts, 0) ELSE 0 END + 1 >= $4 AS dies
 	  FROM given g JOIN @outbox o ON @o.id = g.id::@keytype
 	  LEFT JOIN pgrelay.failures f ON f.outbox = @name AND f.row_id = g.id

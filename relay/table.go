@@ -32,9 +32,10 @@ type Table struct {
 	// Ledger is the table of published events, nil where the outbox keeps none.
 	Ledger *Ledger
 
-	cfg     config.Outbox
-	names   mapping
-	orderBy []string // columns, unquoted; empty: the key
+	cfg      config.Outbox
+	names    mapping
+	selected []Column // of select
+	orderBy  []string // columns, unquoted; empty: the key
 	// sinks maps a route to its destination's index; ordered says which routes keep order, and blocking of which a dead
 	// row holds its line.
 	sinks    []int
@@ -89,10 +90,16 @@ func OpenTable(ctx context.Context, conn *pgx.Conn, cfg config.Outbox, sinks []S
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
+	if problem, err := t.readJoin(ctx, conn); problem != nil || err != nil {
+		return nil, errors.Join(problem, err)
+	}
+	if problem := t.mapKind(cfg.Kind); problem != nil {
+		problems = append(problems, problem)
+	}
 	problems = append(problems, t.route(sinks)...)
 	problems = append(problems, t.checkKey(keys)...)
-	if t.builder, err = newBuilder(t.Name, cfg.Routes, t.Columns, t.IDColumn); err != nil {
-		problems = append(problems, &TableError{t.Name, strings.ReplaceAll(err.Error(), "\n", "; "), "its columns are " + t.columnList()})
+	if t.builder, err = newBuilder(t.Name, cfg.Routes, t.fields(), t.IDColumn); err != nil {
+		problems = append(problems, &TableError{t.Name, strings.ReplaceAll(err.Error(), "\n", "; "), "its columns are " + columnList(t.fields())})
 	} else {
 		problems = append(problems, t.checkOrder(sinks, keys)...)
 	}
@@ -200,16 +207,16 @@ func (t *Table) mapColumns(c config.Columns) (problems []error) {
 		switch {
 		case m.given != "":
 			problems = append(problems, &TableError{t.Name, fmt.Sprintf("columns.%s: there is no column %q", m.key, name),
-				"its columns are " + t.columnList()})
+				"its columns are " + columnList(t.Columns)})
 		case m.required:
 			problems = append(problems, &TableError{t.Name, fmt.Sprintf("there is no column %q", name),
-				fmt.Sprintf("map it with columns: {%s: …}; its columns are %s", m.key, t.columnList())})
+				fmt.Sprintf("map it with columns: {%s: …}; its columns are %s", m.key, columnList(t.Columns))})
 		}
 	}
 	for _, name := range t.cfg.OrderBy {
 		if _, ok := t.column(name); !ok {
 			problems = append(problems, &TableError{t.Name, fmt.Sprintf("order_by: there is no column %q", name),
-				"its columns are " + t.columnList()})
+				"its columns are " + columnList(t.Columns)})
 		}
 	}
 	t.orderBy = t.cfg.OrderBy
@@ -228,9 +235,9 @@ func (t *Table) column(name string) (Column, bool) {
 	return t.Columns[i], true
 }
 
-func (t *Table) columnList() string {
-	names := make([]string, len(t.Columns))
-	for i, c := range t.Columns {
+func columnList(columns []Column) string {
+	names := make([]string, len(columns))
+	for i, c := range columns {
 		names[i] = c.Name
 	}
 	return strings.Join(names, ", ")
@@ -249,7 +256,7 @@ func (t *Table) route(sinks []Sink) (problems []error) {
 		block := r.OnDead == config.OnDeadBlock
 		if block && t.names.orderingKey == "" {
 			problems = append(problems, &TableError{t.Name, fmt.Sprintf("route %q says on_dead: block, but there is no ordering key to hold", r.Kind),
-				"map a column with columns: {ordering_key: …}, or leave on_dead out; the table's columns are " + t.columnList()})
+				"map a column with columns: {ordering_key: …}, or leave on_dead out; the table's columns are " + columnList(t.Columns)})
 		}
 		t.blocking = append(t.blocking, block)
 	}
@@ -278,6 +285,12 @@ func (t *Table) checkKey(facts keyFacts) (problems []error) {
 
 // checkOrder refuses ordered routes that could not keep what G3 promises.
 func (t *Table) checkOrder(sinks []Sink, facts keyFacts) (problems []error) {
+	for _, name := range t.orderBy {
+		if c, _ := t.column(name); t.Ordered() && !c.NotNull {
+			problems = append(problems, &TableError{t.Name, fmt.Sprintf("order_by: %q may be NULL, and a row without it has no place in the order of its key", name),
+				fmt.Sprintf("run: ALTER TABLE %s ALTER COLUMN %s SET NOT NULL", t.Name, quote(name))})
+		}
+	}
 	for i, r := range t.cfg.Routes {
 		if !sinks[t.sinks[i]].FIFO {
 			continue
@@ -324,8 +337,11 @@ func (t *Table) Ordered() bool { return slices.Contains(t.ordered, true) }
 
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
 
-// KeyGivesOrder says that a greater key is a later insert, so that a look may begin behind one.
-func (t *Table) KeyGivesOrder() bool { return t.SequenceKey && !t.Partitioned }
+// KeyGivesOrder says that a greater key is a later insert that nothing but its mark makes settled or pending, so that a look may begin
+// behind one.
+func (t *Table) KeyGivesOrder() bool {
+	return t.SequenceKey && !t.Partitioned && !t.Conditional() && len(t.lookOrder()) == 1
+}
 
 // Sinks are the destinations that the table's routes lead to, by their index.
 func (t *Table) Sinks() []int { return t.sinks }

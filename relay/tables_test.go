@@ -53,7 +53,7 @@ var outboxKinds = []outboxKind{
 	{
 		name: "odd names in order",
 		ddl: []string{`CREATE TABLE public."Ordered" ("@p.id" numeric PRIMARY KEY DEFAULT (random() * 1e6)::numeric(12,4), event_id text UNIQUE DEFAULT 'e' || gen_random_uuid(), "@keys" bigint DEFAULT 7, body varchar(50),
-				"@o.key" bigint GENERATED ALWAYS AS IDENTITY, "n @dead" int DEFAULT 1, published_at timestamptz, available_at timestamptz)`},
+				"@o.key" bigint GENERATED ALWAYS AS IDENTITY, "n @dead" int NOT NULL DEFAULT 1, published_at timestamptz, available_at timestamptz)`},
 		outbox:  config.Outbox{Table: `public."Ordered"`, Routes: withBody("fifo", ""), OrderBy: []string{"n @dead", "@o.key"}, Columns: config.Columns{ID: "@p.id", OrderingKey: "@keys"}},
 		insert:  `INSERT INTO public."Ordered" (body, "@keys") VALUES ($1, $2::text::bigint) RETURNING "@p.id"::text`,
 		pending: `SELECT count(*)::text FROM public."Ordered" WHERE published_at IS NULL`, ordered: true,
@@ -201,7 +201,7 @@ func TestEveryKindOfTableGetsTheSameTreatment(t *testing.T) {
 // first are the ids of a look; its last row is the snapshot.
 func first(f *fixture, sql string, args ...any) []string {
 	f.t.Helper()
-	return f.ids(`SELECT id FROM (`+sql+`) AS look(id, xmin, xmax) WHERE xmin IS NULL`, args...)
+	return f.ids(`SELECT id FROM (`+sql+`) AS look(id, xmin, xmax, at) WHERE xmin IS NULL`, args...)
 }
 
 func unquoted(body string) string {

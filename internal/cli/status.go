@@ -42,11 +42,19 @@ func slotName(cfg *config.Config, database string) string {
 func printStatus(p *page, st status.Status) {
 	p.list([][]cell{cells("slot", slotText(st.Slot)), cells("leader", leaderText(st.Leader))})
 	p.line("")
-	rows := [][]cell{cells("OUTBOX", "PENDING", "DEFERRED", "PROCESSING", "RETRYING", "DEAD", "UNCERTAIN", "OLDEST")}
+	rows := [][]cell{cells("OUTBOX", "PENDING", "NOT READY", "DEFERRED", "PROCESSING", "RETRYING", "DEAD", "UNCERTAIN", "OLDEST")}
 	for _, c := range st.Outboxes {
-		rows = append(rows, cells(c.Table, c.Pending, c.Deferred, c.Processing, c.Retrying, alarming(c.Dead), alarming(c.Uncertain), oldestText(c)))
+		rows = append(rows, cells(c.Table, c.Pending, notReadyText(c), c.Deferred, c.Processing, c.Retrying, alarming(c.Dead), alarming(c.Uncertain), oldestText(c)))
 	}
 	p.table(rows)
+}
+
+// notReadyText says of how many the join finds nothing, which may be for ever.
+func notReadyText(c relay.Counts) string {
+	if c.Unjoined == 0 {
+		return fmt.Sprint(c.NotReady)
+	}
+	return fmt.Sprintf("%d (%d unjoined)", c.NotReady, c.Unjoined)
 }
 
 // oldestText doesn't call a row new whose age a table without created_at can't tell.

@@ -89,10 +89,22 @@ type Outbox struct {
 	Columns Columns  `yaml:"columns"`
 	OrderBy []string `yaml:"order_by"` // ascending; empty: the key
 	// Ledger is a table of the event ids that were published; empty: none.
-	Ledger string  `yaml:"ledger"`
+	Ledger string `yaml:"ledger"`
+	// Join, Select and Ready are SQL over the table as o: what stands beside a row, columns of it, and whether the row may go.
+	Join   string  `yaml:"join"`
+	Select string  `yaml:"select"`
+	Ready  string  `yaml:"ready"`
+	Kind   RowKind `yaml:"kind"`
 	Routes []Route `yaml:"routes"`
 	// Line is where the outbox stands in the file, for later errors.
 	Line int `yaml:"-"`
+}
+
+// RowKind says what kind a table's rows are of: all of one, or each of what a column of the row or of Select says. Empty is
+// the event_type column.
+type RowKind struct {
+	Constant string `yaml:"-"` // written as a text instead of a mapping
+	Column   string `yaml:"column"`
 }
 
 // Columns maps our names to the table's bare names. Empty is the same name where

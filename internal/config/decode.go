@@ -28,6 +28,8 @@ func (d *decoder) value(key string, n *yaml.Node, v reflect.Value) {
 		d.report(key, "has a tag (!…); write the value without it")
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null":
 		d.report(key, "has no value; leave the key out for the default")
+	case v.Type() == reflect.TypeFor[RowKind]() && n.Kind == yaml.ScalarNode:
+		d.scalar(key, n, v.FieldByName("Constant"))
 	case v.Kind() == reflect.Struct:
 		d.object(key, n, v)
 	case v.Kind() == reflect.Map:

@@ -119,3 +119,27 @@ func TestSuggestsWhatIsNear(t *testing.T) {
 		require.Equal(t, want, nearest(word, keys), word)
 	}
 }
+
+func TestConditionsAreCutAtTheirOutermostAnds(t *testing.T) {
+	t.Parallel()
+	for condition, want := range map[string][]string{
+		"a":                               {"a"},
+		"a = 1 AND b":                     {"a = 1", "b"},
+		" a and\nb\nAnd c ":               {"a", "b", "c"},
+		"(a AND b) AND c":                 {"(a AND b)", "c"},
+		"a AND b OR c":                    {"a AND b OR c"},
+		"a AND (b OR c)":                  {"a", "(b OR c)"},
+		"a BETWEEN 1 AND 2 AND b":         {"a BETWEEN 1 AND 2", "b"},
+		"CASE WHEN a AND b THEN c END":    {"CASE WHEN a AND b THEN c END"},
+		"a = ' AND ' AND b = E'\\' AND '": {"a = ' AND '", "b = E'\\' AND '"},
+		`"x AND y" AND b`:                 {`"x AND y"`, "b"},
+		"$$ AND $$ = a AND b":             {"$$ AND $$ = a", "b"},
+		"a /* AND /* AND */ */ AND b":     {"a /* AND /* AND */ */", "b"},
+		"a -- AND\n AND b":                {"a -- AND", "b"},
+		"hand AND andy":                   {"hand", "andy"},
+		"a AND 'unclosed AND b":           {"a AND 'unclosed AND b"},
+		"a[1] AND NOT b":                  {"a[1]", "NOT b"},
+	} {
+		require.Equal(t, want, SplitAnd(condition), condition)
+	}
+}

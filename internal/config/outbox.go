@@ -34,6 +34,10 @@ func (v *validator) outboxes() {
 		v.columns(key+".columns", o.Columns)
 		v.orderBy(key+".order_by", o.OrderBy)
 		v.ledger(key+".ledger", o)
+		v.sql(key+".join", o.Join)
+		v.sql(key+".select", o.Select)
+		v.sql(key+".ready", o.Ready)
+		v.rowKind(key, o)
 		v.routes(key+".routes", o.Routes)
 	}
 }
@@ -132,6 +136,39 @@ func (v *validator) ledger(key string, o Outbox) {
 		v.report(key, "is empty; leave it out, or name a table such as pgrelay.processed_events")
 	case err != nil:
 		v.report(key, "%s", err)
+	}
+}
+
+// sql checks a piece of SQL as far as that goes without a server.
+func (v *validator) sql(key, text string) {
+	if !v.given(key) {
+		return
+	}
+	if problem := sqlProblem(text); problem != "" {
+		v.report(key, "%s", problem)
+	}
+}
+
+func (v *validator) rowKind(key string, o Outbox) {
+	k := o.Kind
+	switch at := key + ".kind"; {
+	case !v.given(at):
+		return
+	case v.given(key + ".columns.event_type"):
+		v.report(at, "and columns.event_type both say where the kind is; give one of them")
+	case v.given(at+".column") || v.told[at+".column"]:
+		if problem := bareColumn(k.Column); problem != "" {
+			v.report(at+".column", "%s", problem)
+		}
+	case k.Constant == "":
+		v.report(at, "must be one kind for all rows, or {column: …} with the name of a column of the row or of select")
+	case strings.ContainsAny(k.Constant, "*\x00"):
+		v.report(at, "must be the kind itself, without * or NUL; patterns stand in routes")
+	}
+	for i, r := range o.Routes {
+		if at := fmt.Sprintf("%s.routes[%d].kind", key, i); k.Constant != "" && r.Kind != "" && !MatchKind(r.Kind, k.Constant) {
+			v.report(at, "is never reached: kind, on line %d, makes all rows of the outbox of one kind, which this doesn't match", v.line(key+".kind"))
+		}
 	}
 }
 

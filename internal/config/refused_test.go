@@ -232,3 +232,30 @@ func TestAProblemIsNotFollowedByWhatFollowsFromIt(t *testing.T) {
 		`5: destinations.x.quue: unknown key; did you mean "queue"?`,
 		`7: destinations.x.queue_: unknown key; did you mean "queue"?`)
 }
+
+func TestRefusesPiecesOfSQLThatCannotBeOne(t *testing.T) {
+	t.Parallel()
+	const kinds = "outboxes[0].kind: must be one kind for all rows, or {column: …} with the name of a column of the row or of select"
+	for name, c := range map[string][]string{
+		"semicolon":       {"join: JOIN j ON true;", "4: outboxes[0].join: has a semicolon; it is a piece of a statement, not a statement"},
+		"open quote":      {"ready: \"a = 'x\"", "4: outboxes[0].ready: has a quote or comment without an end"},
+		"open comment":    {"ready: a /* x", "4: outboxes[0].ready: has a quote or comment without an end"},
+		"open dollar":     {"ready: a = $$$$x", "4: outboxes[0].ready: has a quote or comment without an end"},
+		"lacks a bracket": {"select: (a", "4: outboxes[0].select: lacks a )"},
+		"mixed brackets":  {"select: (a]", "4: outboxes[0].select: has a ] that nothing opens"},
+		"empty":           {"select: ' '", "4: outboxes[0].select: is empty; leave it out"},
+		"a list":          {"select: [a, b]", "4: outboxes[0].select: must be text, not a list; text with braces or brackets stands in quotes"},
+		"no kind":         {"kind: ''", "4: " + kinds},
+		"kind of pattern": {"kind: 'a*'", "4: outboxes[0].kind: must be the kind itself, without * or NUL; patterns stand in routes"},
+		"kind misspelt":   {"kind: {colum: a}", `4: outboxes[0].kind.colum: unknown key; did you mean "column"?`},
+		"kind qualified":  {"kind: {column: o.a}", "4: outboxes[0].kind.column: must be a column's bare name: no table before it, no quotes, no expression"},
+		"kind twice":      {"kind: a\ncolumns: {event_type: b}", "4: outboxes[0].kind: and columns.event_type both say where the kind is; give one of them"},
+		"kind unmatched": {"kind: a\nroutes: [{kind: b, to: bookings}]",
+			"5: outboxes[0].routes[0].kind: is never reached: kind, on line 4, makes all rows of the outbox of one kind, which this doesn't match"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			requireRefused(t, outbox("table: t\n"+c[0]), nil, c[1:]...)
+		})
+	}
+}

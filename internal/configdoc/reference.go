@@ -97,6 +97,8 @@ func typeName(t reflect.Type) string {
 		return "duration"
 	case t == reflect.TypeFor[config.Size]():
 		return "size"
+	case t == reflect.TypeFor[config.RowKind]():
+		return "text or mapping"
 	case t.Kind() == reflect.Bool:
 		return "true or false"
 	case t.Kind() == reflect.Int:

@@ -26,6 +26,8 @@ var (
 	descLost      = describe("pgrelay_slot_lost", "1 if the slot is missing or can never be read again.")
 	descPending   = describe("pgrelay_pending", "Rows that are due and not settled, in flight or waiting for a retry included; counted up to 100000.", "outbox")
 	descOldest    = describe("pgrelay_oldest_pending_seconds", "Age of the oldest row that is due and not settled; 0 without one or without created_at.", "outbox")
+	descNotReady  = describe("pgrelay_not_ready", "Rows that are due and wait for their outbox's ready, or for its join to find something; counted up to 100000.", "outbox")
+	descUnjoined  = describe("pgrelay_unjoined", "Rows of pgrelay_not_ready for which the join finds nothing.", "outbox")
 	descDead      = describe("pgrelay_dead", "Dead letters; counted up to 100000.", "outbox")
 	descUncertain = describe("pgrelay_uncertain", "Rows whose outcome is unknown and left to a person; counted up to 100000.", "outbox")
 	descBusy      = describe("pgrelay_processing", "Rows in flight.", "outbox")
@@ -65,7 +67,7 @@ func (g *gauges) set(s Status) {
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descLag, descRetained, descSafe, descLost, descPending, descOldest, descDead, descUncertain, descBusy} {
+	for _, d := range []*prometheus.Desc{descLag, descRetained, descSafe, descLost, descPending, descNotReady, descUnjoined, descOldest, descDead, descUncertain, descBusy} {
 		to <- d
 	}
 }
@@ -88,6 +90,8 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 			continue
 		}
 		gauge(descPending, float64(c.Pending+c.Processing+c.Retrying), name)
+		gauge(descNotReady, float64(c.NotReady), name)
+		gauge(descUnjoined, float64(c.Unjoined), name)
 		gauge(descOldest, c.OldestSeconds, name)
 		gauge(descDead, float64(c.Dead), name)
 		gauge(descUncertain, float64(c.Uncertain), name)

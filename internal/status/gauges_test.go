@@ -60,9 +60,10 @@ func TestNothingIsShownOfASlotThatIsNotWanted(t *testing.T) {
 func TestPendingCountsWhatIsInFlightAndWhatWaits(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
-	newGauges(reg).set(Status{Outboxes: []relay.Counts{{Table: "o", Pending: 1, Processing: 2, Retrying: 4, Dead: 8, Uncertain: 16, Deferred: 32, OldestSeconds: 64}}})
+	newGauges(reg).set(Status{Outboxes: []relay.Counts{{Table: "o", Pending: 1, Processing: 2, Retrying: 4, Dead: 8, Uncertain: 16, Deferred: 32, OldestSeconds: 64, NotReady: 128, Unjoined: 3}}})
 	require.Equal(t, map[string]float64{
 		"pgrelay_pending o": 7, "pgrelay_processing o": 2, "pgrelay_dead o": 8, "pgrelay_uncertain o": 16, "pgrelay_oldest_pending_seconds o": 64,
+		"pgrelay_not_ready o": 128, "pgrelay_unjoined o": 3,
 	}, values(t, reg))
 }
 
