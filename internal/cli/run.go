@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"os"
 	"os/signal"
 	"syscall"
 	"time"
@@ -30,7 +31,8 @@ func newRun(a *app) *cobra.Command {
 		Short: "Relay until SIGINT or SIGTERM",
 		Long: "Relay until SIGINT or SIGTERM. The first signal drains: messages in flight get\n" +
 			"their outcome and their stamp, the rest goes back, the slot is confirmed, the\n" +
-			"lock is freed. The second quits. It never migrates.",
+			"lock is freed. The second quits. SIGHUP takes scheduler.enabled from the file\n" +
+			"again. It never migrates.",
 		Example: "  pgrelay run --config pgrelay.yaml",
 		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.run(cmd.Context()) },
@@ -44,6 +46,8 @@ func (a *app) run(ctx context.Context) error {
 	}
 	// A reader of standard output that goes away is a fault of that destination, not the end of the process.
 	signal.Ignore(syscall.SIGPIPE)
+	hup, stop := hangups()
+	defer stop()
 	log := a.logger(cfg.Log)
 	destinations, err := a.destinations(ctx, cfg, log)
 	if err != nil {
@@ -63,14 +67,14 @@ func (a *app) run(ctx context.Context) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	var g errgroup.Group
 	g.Go(func() error { return server.Serve(serving) })
-	err = a.relay(ctx, cfg, conn, destinations, registry, server, log)
+	err = a.relay(ctx, cfg, conn, destinations, registry, server, hup, log)
 	stopServing()
 	return errors.Join(err, g.Wait())
 }
 
 // relay wires the parts together and runs them.
 func (a *app) relay(ctx context.Context, cfg *config.Config, conn *pgx.ConnConfig, destinations []relay.Destination,
-	registry *prometheus.Registry, server *admin.Server, log zerolog.Logger,
+	registry *prometheus.Registry, server *admin.Server, hup <-chan os.Signal, log zerolog.Logger,
 ) error {
 	tables, err := awaitTables(ctx, conn, cfg, log)
 	if ctx.Err() != nil {
@@ -89,21 +93,33 @@ func (a *app) relay(ctx context.Context, cfg *config.Config, conn *pgx.ConnConfi
 	}, r)
 	r.SetLooker(p)
 	server.Watch(r, func() any { return r.State() })
-	sources := []func(context.Context) error{p.Run}
+	s := poller.NewScheduler(poller.SchedulerConfig{
+		Conn: conn, Instance: r.Instance().String(), Jobs: jobs(cfg.Scheduler), Enabled: cfg.Scheduler.Enabled, Registerer: registry, Log: log,
+	})
+	sources := []func(context.Context) error{p.Run, s.Run}
 	if cfg.Replication.Enabled {
-		s, err := newStream(cfg, conn, tables, r, registry, log)
+		stream, err := newStream(cfg, conn, tables, r, registry, log)
 		if err != nil {
 			return err
 		}
-		sources = append(sources, s.Run)
+		sources = append(sources, stream.Run)
 	}
 	sampler := status.NewSampler(conn, slotName(cfg, conn.Database), tables, registry, log)
 	sampling, stop := context.WithCancel(ctx)
 	var g errgroup.Group
 	g.Go(func() error { return sampler.Run(sampling) })
+	g.Go(func() error { a.reload(sampling, hup, s, log); return nil })
 	err = r.Run(ctx, func(ctx context.Context) error { return together(ctx, sources) })
 	stop()
 	return errors.Join(err, g.Wait())
+}
+
+func jobs(cfg config.Scheduler) []poller.Job {
+	all := make([]poller.Job, len(cfg.Jobs))
+	for i, j := range cfg.Jobs {
+		all[i] = poller.Job{Name: j.Name, Every: time.Duration(j.Every), SQL: j.SQL}
+	}
+	return all
 }
 
 // together runs the sources of ids until ctx ends.

@@ -10,6 +10,7 @@ type Config struct {
 	Relay        Relay                  `yaml:"relay"`
 	Poller       Poller                 `yaml:"poller"`
 	Retention    Retention              `yaml:"retention"`
+	Scheduler    Scheduler              `yaml:"scheduler"`
 	Destinations map[string]Destination `yaml:"destinations"`
 	Outboxes     []Outbox               `yaml:"outboxes"`
 	HTTP         HTTP                   `yaml:"http"`
@@ -62,6 +63,19 @@ type Retention struct {
 	Published Duration `yaml:"published"`
 	// Ledger is how long events stay in the outboxes' ledgers.
 	Ledger Duration `yaml:"ledger"`
+}
+
+// Scheduler runs SQL that puts due work into outboxes.
+type Scheduler struct {
+	Enabled bool  `yaml:"enabled"`
+	Jobs    []Job `yaml:"jobs"`
+}
+
+// Job is run in one transaction each time.
+type Job struct {
+	Name  string   `yaml:"name"`
+	Every Duration `yaml:"every"`
+	SQL   string   `yaml:"sql"`
 }
 
 // Destination is one place that messages go to.

@@ -18,6 +18,7 @@ func Default() *Config {
 		},
 		Poller:    Poller{Interval: seconds(1), SweepInterval: seconds(15)},
 		Retention: Retention{Published: Duration(168 * time.Hour)},
+		Scheduler: Scheduler{Enabled: true},
 		HTTP:      HTTP{Addr: "127.0.0.1:9187"},
 		Log:       Log{Level: "info", Format: "json"},
 	}

@@ -53,7 +53,7 @@ func TestExampleReferenceLoadsAndNamesEveryDefault(t *testing.T) {
 	c, err := Parse("reference", reference(t), exampleEnv.lookUp)
 	require.NoError(t, err)
 	defaults := Default()
-	defaults.Database, defaults.Destinations, defaults.Outboxes = c.Database, c.Destinations, c.Outboxes
+	defaults.Database, defaults.Destinations, defaults.Outboxes, defaults.Scheduler.Jobs = c.Database, c.Destinations, c.Outboxes, c.Scheduler.Jobs
 	require.Equal(t, defaults, c)
 
 	entry := reflect.New(reflect.TypeFor[Destination]()).Elem()

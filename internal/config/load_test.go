@@ -51,6 +51,10 @@ outboxes:
     routes: [{kind: b, to: orders, order: key}]
 http: {addr: ":0"}
 log: {level: trace, format: console}
+scheduler:
+  enabled: false
+  jobs:
+    - {name: sync.due, every: 1m30s, sql: "SELECT $$$$x$$$$; SELECT 1"}
 `), 0o600))
 
 	c, err := Load(path, os.LookupEnv)
@@ -58,6 +62,7 @@ log: {level: trace, format: console}
 	require.NoError(t, err)
 	second := func(n float64) Duration { return Duration(n * float64(time.Second)) }
 	require.Equal(t, &Config{
+		Scheduler:   Scheduler{Jobs: []Job{{Name: "sync.due", Every: second(90), SQL: "SELECT $$x$$; SELECT 1"}}},
 		Database:    Database{URL: "host=/var/run/postgresql dbname=bookings pool_max_conns=3"},
 		Replication: Replication{Slot: "s1", Publication: "My Pub", Temporary: true, MaxRetainedWAL: 512 << 20},
 		Relay: Relay{BatchSize: 7, MaxInFlightBytes: 3 << 30, ShutdownTimeout: second(90),

@@ -103,6 +103,29 @@ func TestRefusesOutboxes(t *testing.T) {
 	}
 }
 
+func TestRefusesJobs(t *testing.T) {
+	t.Parallel()
+	job := func(text string) string { return file("scheduler: {jobs: [" + text + "]}\n") }
+	const name = "1: scheduler.jobs[0].name: must be 1 to 50 letters, digits, dots, - and _, with a letter or digit first"
+	for what, test := range map[string]struct{ text, want string }{
+		"no name":       {job("{every: 5s, sql: SELECT 1}"), "1: scheduler.jobs[0].name: is required: logs and metrics call the job by it"},
+		"blanks":        {job("{name: a b, every: 5s, sql: SELECT 1}"), name},
+		"long name":     {job("{name: " + strings.Repeat("x", 51) + ", every: 5s, sql: SELECT 1}"), name},
+		"same name":     {job("{name: a, every: 5s, sql: SELECT 1}, {name: a, every: 5s, sql: SELECT 1}"), "1: scheduler.jobs[1].name: is another job's name already"},
+		"not how often": {job("{name: a, sql: SELECT 1}"), "1: scheduler.jobs[0].every: is required: how often the job runs, such as 5s"},
+		"too often":     {job("{name: a, every: 99ms, sql: SELECT 1}"), "1: scheduler.jobs[0].every: must be between 100ms and 720h"},
+		"too seldom":    {job("{name: a, every: 721h, sql: SELECT 1}"), "1: scheduler.jobs[0].every: must be between 100ms and 720h"},
+		"no SQL":        {job("{name: a, every: 5s}"), "1: scheduler.jobs[0].sql: is required: the statements that put due work into an outbox"},
+		"blank SQL":     {job("{name: a, every: 5s, sql: ' '}"), "1: scheduler.jobs[0].sql: is required: the statements that put due work into an outbox"},
+		"cron":          {job("{name: a, cron: '* * * * *', every: 5s, sql: SELECT 1}"), "1: scheduler.jobs[0].cron: unknown key"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			requireRefused(t, test.text, nil, test.want)
+		})
+	}
+}
+
 func TestRefusesRoutes(t *testing.T) {
 	t.Parallel()
 	many := "attributes: {"

@@ -93,7 +93,7 @@ func TestRefusesKeysAndTypes(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ text, want string }{
 		"unknown, misspelt":   {destination("type: sqs\nquue: x"), `5: destinations.x.quue: unknown key; did you mean "queue"?`},
-		"unknown section":     {file("scheduler: {enabled: true}\n"), "1: scheduler: unknown key"},
+		"unknown section":     {file("timer: {enabled: true}\n"), "1: timer: unknown key"},
 		"misspelt section":    {file("htttp: {}\n"), `1: htttp: unknown key; did you mean "http"?`},
 		"other spelling":      {file("relay: {batchSize: 5}\n"), `1: relay.batchSize: unknown key; did you mean "batch_size"?`},
 		"later key of outbox": {outbox("table: t\nsends: x"), "4: outboxes[0].sends: unknown key"},

@@ -23,6 +23,7 @@ func (v *validator) validate() {
 	between(v, "poller.interval", v.c.Poller.Interval, millis(10), hours(1))
 	between(v, "poller.sweep_interval", v.c.Poller.SweepInterval, millis(100), hours(24))
 	v.retention()
+	v.scheduler()
 	v.destinations()
 	v.outboxes()
 	v.http()

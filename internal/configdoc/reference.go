@@ -68,6 +68,10 @@ func Reference(example string) (string, error) {
 func field(v reflect.Value, path string) (reflect.Value, error) {
 	for name := range strings.SplitSeq(path, ".") {
 		for v.Kind() == reflect.Slice {
+			if v.Len() == 0 {
+				v = reflect.Zero(v.Type().Elem())
+				break
+			}
 			v = v.Index(0)
 		}
 		if v.Kind() == reflect.Map {

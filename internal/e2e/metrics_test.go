@@ -32,7 +32,7 @@ const (
 
 func TestMetricsAreThoseOfTheManualAndLintClean(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newWorld(t, sections{"scheduler": "{jobs: [{name: nothing, every: 1h, sql: SELECT 1}]}"})
 	var refused atomic.Bool
 	w.sqs.SetFault(func(request sqstest.Request) sqstest.Fault {
 		if len(request.Entries) == 0 || refused.Swap(true) {
