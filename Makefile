@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 # The versions of PostgreSQL that `make test-matrix` and `make test-core` run on.
 VERSIONS ?= 13 14 15 16 17 18
 
-.PHONY: help build test test-matrix test-core lint demo clean
+.PHONY: help build test test-matrix test-core chaos lint demo clean
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,12 @@ test-matrix: ## Run the integration tests on each of VERSIONS of PostgreSQL; ins
 test-core: ## Run the core of the integration tests on each of VERSIONS of PostgreSQL; installs them
 	.ci/versions "$(VERSIONS)" go test -count 1 -timeout 20m $(CORE)
 	.ci/versions "$(VERSIONS)" go test -count 1 -timeout 20m -run '$(CORE_E2E)' ./internal/e2e
+
+chaos: export CHAOS_MINUTES := $(or $(CHAOS_MINUTES),5)
+chaos: export CHAOS_SEED := $(or $(CHAOS_SEED),$(shell date +%s))
+chaos: ## Break everything at once for CHAOS_MINUTES, shared out among the seeds in CHAOS_SEED
+	.ci/install server compiler
+	go test -race -count=1 -v -timeout 0 -run InChaos ./internal/chaos
 
 lint: ## Run the linters; builds golangci-lint into bin if it is not there
 	.ci/install linter

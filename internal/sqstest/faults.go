@@ -11,6 +11,8 @@ type Request struct {
 	Action  string
 	Queue   string // its name
 	Entries []Entry
+	// AccessKey is the one that the request says it is signed with; nobody checks it.
+	AccessKey string
 }
 
 // Entry is one message of a send: of a batch, or the only one, without an ID, of SendMessage.

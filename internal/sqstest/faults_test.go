@@ -78,7 +78,7 @@ func TestAFaultSeesTheDecodedRequest(t *testing.T) {
 	entry.MessageAttributes = attributes{"event_id": text("e")}
 	_, err := b.sendBatch(t, b.fifo, entries{entry})
 	require.NoError(t, err)
-	require.Equal(t, &sqstest.Request{Action: "SendMessageBatch", Queue: "orders.fifo", Entries: []sqstest.Entry{{
+	require.Equal(t, &sqstest.Request{Action: "SendMessageBatch", Queue: "orders.fifo", AccessKey: "key", Entries: []sqstest.Entry{{
 		ID: "7", Body: "body", GroupID: "g", DedupID: "7", Attributes: map[string]sqstest.Attribute{"event_id": {Type: "String", Value: "e"}},
 	}}}, seen.Load())
 }

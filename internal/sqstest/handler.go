@@ -43,7 +43,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	req := Request{Action: action}
+	req := Request{Action: action, AccessKey: accessKey(r)}
 	in.describe(&req)
 	s.calls.add(Call{
 		Action: action, Queue: req.Queue, Entries: len(req.Entries), At: s.Now(),
@@ -60,6 +60,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSON(w, http.StatusOK, out)
+}
+
+// accessKey is the one of the request's signature, empty if there is none.
+func accessKey(r *http.Request) string {
+	_, credential, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
+	key, _, _ := strings.Cut(credential, "/")
+	return key
 }
 
 // perform runs the action unless the fault takes its place.

@@ -1,0 +1,135 @@
+package chaos_test
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"pgrelay/internal/sqstest"
+)
+
+// send is one message of a call as it reached the SQS.
+type send struct {
+	call         int
+	at           time.Time
+	process      string
+	queue        string
+	event        string // event id
+	version      int
+	group, dedup string
+	fate         string // what went wrong with it; empty: nothing
+	stored       bool   // the queue has it, or had it already
+	told         bool   // its outcome was in the answer, in time
+	answered     time.Time
+	rejected     bool // refused for good
+
+	// Found out in the end:
+	dropped bool   // by the queue's deduplication
+	claim   *entry // under which it was sent; nil if a crash of the server took that back
+}
+
+// answers is the SQS's behaviour: what is wrong with each queue, and a record of what was sent.
+type answers struct {
+	mu    sync.Mutex
+	wrong map[string]string // kinds of faults by queue
+	calls int
+	sends []*send
+}
+
+func newAnswers() *answers { return &answers{wrong: map[string]string{}} }
+
+// set makes a queue misbehave; an empty kind ends it.
+func (a *answers) set(queue, kind string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.wrong[queue] = kind
+}
+
+// answer is the fault hook.
+func (a *answers) answer(r sqstest.Request) sqstest.Fault {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	kind := a.wrong[r.Queue]
+	if len(r.Entries) == 0 {
+		kind = a.wrongWhenAsked(kind)
+	}
+	f := faultOf(kind, r.Entries)
+	a.calls++
+	for _, e := range r.Entries {
+		one := f.Entries[e.ID]
+		failed := f.Status != 0 || f.Code != ""
+		s := &send{
+			call: a.calls, at: time.Now(), process: r.AccessKey, queue: r.Queue, event: e.Attributes["event_id"].Value, version: version(e.Body),
+			group: e.GroupID, dedup: e.DedupID, stored: !failed && !f.CutBefore && one.Code == "" && !one.Discard,
+			told: !f.CutBefore && !f.CutAfter && !one.Omit && f.Delay < callTimeout/2, rejected: kind == "entries refused for good" && one.SenderFault,
+		}
+		s.answered = s.at.Add(f.Delay)
+		if failed || f.CutBefore || f.CutAfter || f.Delay > 0 || one != (sqstest.EntryFault{}) {
+			s.fate = kind
+		}
+		a.sends = append(a.sends, s)
+	}
+	return f
+}
+
+// wrongWhenAsked is the part of the faults that hits questions as well as sends.
+func (a *answers) wrongWhenAsked(kind string) string {
+	switch kind {
+	case "throttled", "server errors", "calls slow":
+		return kind
+	}
+	return ""
+}
+
+// faultOf rolls the dice for one call.
+func faultOf(kind string, entries []sqstest.Entry) sqstest.Fault {
+	some := func(likely float64, fault func() sqstest.EntryFault) sqstest.Fault {
+		f := sqstest.Fault{Entries: map[string]sqstest.EntryFault{}}
+		for _, e := range entries {
+			if rand.Float64() < likely {
+				f.Entries[e.ID] = fault()
+			}
+		}
+		return f
+	}
+	switch kind {
+	case "entries refused":
+		return some(0.3, func() sqstest.EntryFault { return sqstest.EntryFault{Code: "InternalError"} })
+	case "entries refused for good":
+		return some(0.05, func() sqstest.EntryFault {
+			return sqstest.EntryFault{Code: "InvalidMessageContents", SenderFault: true}
+		})
+	case "throttled":
+		if rand.IntN(2) == 0 {
+			return some(0.5, func() sqstest.EntryFault { return sqstest.EntryFault{Code: "RequestThrottled", SenderFault: true} })
+		}
+		return sqstest.Fault{Code: "RequestThrottled"}
+	case "server errors":
+		return sqstest.Fault{Status: []int{http.StatusInternalServerError, http.StatusServiceUnavailable}[rand.IntN(2)]}
+	case "replies lost":
+		switch rand.IntN(4) {
+		case 0:
+			return sqstest.Fault{CutBefore: true}
+		case 1, 2:
+			return sqstest.Fault{CutAfter: true}
+		}
+	case "entries omitted":
+		return some(0.3, func() sqstest.EntryFault { return sqstest.EntryFault{Omit: true, Discard: rand.IntN(2) == 0} })
+	case "calls slow":
+		return sqstest.Fault{Delay: time.Duration(rand.Int64N(int64(1500 * ms)))}
+	case "calls hang":
+		return sqstest.Fault{Delay: callTimeout + 2*time.Second}
+	}
+	return sqstest.Fault{}
+}
+
+// version is the one that the writer or editor gave the row's content.
+func version(body string) int {
+	var content struct {
+		V int `json:"v"`
+	}
+	_ = json.Unmarshal([]byte(body), &content) // 0 belongs to no row
+	return content.V
+}

@@ -1,0 +1,90 @@
+package chaos_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// lineOf names the rows that keep an order: those of one key of one outbox that go to the FIFO queue.
+type lineOf struct{ outbox, key string }
+
+// disorder are rows that the FIFO queue got before an earlier one of their key (G3). The first delivery of each counts.
+func (h *history) disorder() (bad []violation) {
+	lines := map[lineOf][]*row{}
+	for _, r := range h.rows {
+		if r.key != "" && strings.HasPrefix(r.topic, "f") {
+			l := lineOf{r.outbox, r.key}
+			lines[l] = append(lines[l], r)
+		}
+	}
+	place := map[string]int{} // of each event's first arrival
+	for i, event := range h.arrived {
+		if _, ok := place[event]; !ok {
+			place[event] = i
+		}
+	}
+	for _, line := range lines {
+		line = slices.DeleteFunc(line, func(r *row) bool { _, arrived := place[r.event]; return !arrived })
+		slices.SortFunc(line, func(a, b *row) int { return cmp.Compare(place[a.event], place[b.event]) })
+		bad = append(bad, overtaken(line)...)
+	}
+	return bad
+}
+
+// overtaken takes the rows of a line as they arrived, and finds those that came behind a later one without leave.
+func overtaken(line []*row) (bad []violation) {
+	var most int64
+	for i, s := range line {
+		if s.id > most {
+			most = s.id
+			continue
+		}
+		for _, r := range line[:i] {
+			if r.id > s.id && !s.lets(r) {
+				bad = append(bad, violation{"G3 order", fmt.Sprintf("of %q, %v arrived before %v", s.key, r.rowID, s.rowID), []rowID{s.rowID, r.rowID}})
+				break
+			}
+		}
+	}
+	return bad
+}
+
+// lets says whether a row may go before s although it is later: s was not due when that was claimed, or was dead.
+func (s *row) lets(r *row) bool {
+	claim := r.sends[0].claim
+	if claim == nil {
+		return true // a crash of the server took its claim back: nobody knows when it was made
+	}
+	if s.due != nil && claim.began.Before(*s.due) {
+		return true
+	}
+	for _, e := range s.log {
+		if e.settled() && e.seq < claim.seq && e.at.Before(s.sends[0].at) {
+			return true
+		}
+	}
+	return false
+}
+
+// crowdedBatches are calls with two messages of a key (G3).
+func (h *history) crowdedBatches() (bad []violation) {
+	type place struct {
+		call int
+		line lineOf
+	}
+	seen := map[place]*send{}
+	for _, s := range h.sends {
+		r := h.byEvent[s.event]
+		if s.queue != fifoQueue || r == nil || r.key == "" {
+			continue
+		}
+		p := place{s.call, lineOf{r.outbox, r.key}}
+		if other := seen[p]; other != nil {
+			bad = append(bad, violation{"G3 batch", fmt.Sprintf("call %d of %s has two messages of %q", s.call, s.process, r.key), []rowID{r.rowID, h.byEvent[other.event].rowID}})
+		}
+		seen[p] = s
+	}
+	return bad
+}

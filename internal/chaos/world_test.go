@@ -1,0 +1,189 @@
+package chaos_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"pgrelay/internal/pgtest"
+	"pgrelay/internal/sqstest"
+)
+
+// patience is how long the run waits for what has to happen when all faults have ended: long, for a busy machine.
+const patience = 2 * time.Minute
+
+const (
+	standardQueue = "events"
+	fifoQueue     = "events.fifo"
+
+	ownTable  = "pgrelay.outbox_events"
+	bareTable = "public.mail"
+)
+
+// mark is the column by which a table's row is settled, payload the one that holds its body.
+var (
+	mark    = map[string]string{ownTable: "published_at", bareTable: "sent_at"}
+	payload = map[string]string{ownTable: "payload", bareTable: "document"}
+)
+
+// callTimeout is the destinations' timeout.
+const callTimeout = 4 * time.Second
+
+// world is what a run happens in.
+type world struct {
+	t         testing.TB
+	plan      plan
+	began     time.Time
+	server    *pgtest.Server
+	db        *pgtest.Database
+	sqs       *sqstest.TestServer
+	file      string // the configuration
+	instances map[string]*instance
+	answers   *answers
+	samples   *samples
+
+	mu      sync.Mutex
+	applied []applied
+}
+
+// applied is a fault as it happened.
+type applied struct {
+	fault
+	began, ended time.Time
+	err          error // it could not be brought about
+}
+
+func newWorld(t testing.TB, p plan) *world {
+	t.Helper()
+	w := &world{
+		t: t, plan: p, server: pgtest.StartServer(t, pgtest.Options{}), sqs: sqstest.Start(t),
+		file: filepath.Join(t.TempDir(), "pgrelay.yaml"), instances: map[string]*instance{}, samples: &samples{},
+	}
+	w.db = w.server.NewMigrated(t)
+	w.db.Exec(t, schema)
+	for _, q := range queues {
+		w.sqs.CreateQueue(q, nil)
+	}
+	w.answers = newAnswers()
+	w.sqs.SetFault(w.answers.answer)
+	for _, name := range processes {
+		w.instances[name] = &instance{w: w, name: name, database: newProxy(t, w.server.Addr), queue: newProxy(t, strings.TrimPrefix(w.sqs.URL, "http://"))}
+	}
+	require.NoError(t, os.WriteFile(w.file, []byte(w.configuration()), 0o600))
+	return w
+}
+
+func (w *world) configuration() string {
+	const routes = `[{kind: "f*", to: fifo}, {kind: "q*", to: queue}]`
+	destination := func(queue string) string {
+		return fmt.Sprintf("{type: sqs, queue: %s, endpoint: '${SQS_URL}', concurrency: 8, timeout: %s, pause: {initial: 50ms, max: 1s}}", queue, callTimeout)
+	}
+	looks := "{interval: 200ms, sweep_interval: 2s}"
+	if w.plan.slow {
+		looks = "{interval: 30m, sweep_interval: 1h}"
+	}
+	return fmt.Sprintf(`
+database: {url: '${DATABASE_URL}'}
+destinations: {queue: %s, fifo: %s}
+outboxes:
+  - {table: %s, routes: %s}
+  - table: %s
+    columns: {published_at: sent_at, event_id: message, event_type: topic, ordering_key: customer, payload: document}
+    routes: %s
+poller: %s
+relay: {shutdown_timeout: 10s, max_in_flight_bytes: 8MiB, retry: {max_attempts: 100, initial: 50ms, max: 1s}}
+http: {addr: ''}
+`, destination(standardQueue), destination(fifoQueue), ownTable, routes, bareTable, routes, looks)
+}
+
+// schema is the users' side of the database, and the log.
+const schema = `
+CREATE TABLE public.mail (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, message uuid NOT NULL UNIQUE DEFAULT gen_random_uuid(), topic text NOT NULL,
+	customer text, document jsonb NOT NULL, sent_at timestamptz);
+CREATE INDEX ON public.mail (id) WHERE sent_at IS NULL;
+CREATE INDEX ON public.mail (customer, id) WHERE sent_at IS NULL AND customer IS NOT NULL;
+
+CREATE SCHEMA chaos;
+CREATE TABLE chaos.aggregates (key text PRIMARY KEY);
+CREATE TABLE chaos.busy (id int PRIMARY KEY, n bigint NOT NULL DEFAULT 0, filling text NOT NULL DEFAULT repeat('busy', 200));
+INSERT INTO chaos.busy (id) SELECT generate_series(1, 20);
+CREATE TABLE chaos.trouble (outbox text PRIMARY KEY, every int NOT NULL);
+CREATE TABLE chaos.log (
+	seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at timestamptz NOT NULL DEFAULT clock_timestamp(), began timestamptz NOT NULL DEFAULT now(),
+	what text NOT NULL, process text NOT NULL DEFAULT coalesce(current_setting('chaos.process', true), ''),
+	outbox text NOT NULL DEFAULT '', id bigint NOT NULL DEFAULT 0, epoch bigint NOT NULL DEFAULT 0,
+	version int NOT NULL DEFAULT 0, pending bool NOT NULL DEFAULT false);
+
+-- Arguments: the outbox, the columns of payload and mark.
+CREATE FUNCTION chaos.note_row() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE r jsonb := to_jsonb(NEW); row_id bigint := NEW.id;
+BEGIN
+	IF coalesce(current_setting('chaos.process', true), '') <> '' AND
+	   EXISTS (SELECT FROM chaos.trouble WHERE outbox = TG_ARGV[0] AND row_id % every = 0) THEN
+		RAISE 'this row is not to be stamped now';
+	END IF;
+	INSERT INTO chaos.log (what, outbox, id, version, pending) VALUES (lower(TG_OP), TG_ARGV[0], row_id, (r -> TG_ARGV[1] ->> 'v')::int,
+		r ->> TG_ARGV[2] IS NULL AND r ->> 'dead_at' IS NULL);
+	RETURN NULL;
+END $$;
+CREATE TRIGGER chaos AFTER INSERT OR UPDATE ON pgrelay.outbox_events FOR EACH ROW EXECUTE FUNCTION chaos.note_row('pgrelay.outbox_events', 'payload', 'published_at');
+CREATE TRIGGER chaos AFTER INSERT OR UPDATE ON public.mail FOR EACH ROW EXECUTE FUNCTION chaos.note_row('public.mail', 'document', 'sent_at');
+
+CREATE FUNCTION chaos.note_claim() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO chaos.log (what, outbox, id, epoch) SELECT 'claim', NEW.outbox, u.id::bigint, NEW.epoch FROM unnest(NEW.ids) AS u(id);
+	RETURN NULL;
+END $$;
+CREATE TRIGGER chaos AFTER INSERT ON pgrelay.claims FOR EACH ROW EXECUTE FUNCTION chaos.note_claim();
+
+CREATE FUNCTION chaos.note_lead() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO chaos.log (what, epoch) VALUES ('lead', NEW.epoch);
+	RETURN NULL;
+END $$;
+CREATE TRIGGER chaos AFTER INSERT OR UPDATE OF epoch ON pgrelay.leader FOR EACH ROW EXECUTE FUNCTION chaos.note_lead();
+`
+
+// connect opens a session that writers and faults use. It never waits long for a server that is gone.
+func (w *world) connect(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return pgx.Connect(ctx, w.db.URL)
+}
+
+// exec runs a statement on a session of its own.
+func (w *world) exec(sql string, args ...any) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	conn, err := w.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeConn(conn)
+	_, err = conn.Exec(ctx, sql, args...)
+	return err
+}
+
+func closeConn(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // a fault may have broken it
+}
+
+// pause waits, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

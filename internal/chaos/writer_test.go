@@ -1,0 +1,183 @@
+package chaos_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	writers    = 4
+	keys       = 40
+	writerRest = 170 * ms // on average, between two transactions of some three rows
+)
+
+// writer commits transactions, and rolls some back, over whatever happens to the server. What failed is
+// not in the table, and the table is what deliveries are compared with.
+type writer struct {
+	w    *world
+	rnd  *rand.Rand
+	conn *pgx.Conn
+}
+
+func (w *world) newWriter(n int) *writer {
+	return &writer{w: w, rnd: rand.New(rand.NewPCG(w.plan.seed, uint64(n)))}
+}
+
+// keepAt does work again and again, with a random rest of some length in between, until ctx ends.
+func (wr *writer) keepAt(ctx context.Context, rest time.Duration, work func(context.Context) error) {
+	defer func() {
+		if wr.conn != nil {
+			closeConn(wr.conn)
+		}
+	}()
+	for ; ctx.Err() == nil; pause(ctx, time.Duration(wr.rnd.ExpFloat64()*float64(rest))) {
+		if wr.conn == nil || wr.conn.IsClosed() {
+			wr.conn, _ = wr.w.connect(ctx)
+			continue
+		}
+		// Never cut off in the middle: the server could commit it when everything has been counted.
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		if err := work(limited); err != nil {
+			closeConn(wr.conn)
+		}
+		cancel()
+	}
+}
+
+// transaction writes rows of a few keys, whose turn it waits for, and commits most of the time.
+func (wr *writer) transaction(ctx context.Context) error {
+	n, k := 1+wr.rnd.IntN(5), 1+wr.rnd.IntN(2)
+	if wr.rnd.IntN(200) == 0 {
+		n, k = 200+wr.rnd.IntN(200), 10
+	}
+	chosen := make([]string, k)
+	for i := range chosen {
+		chosen[i] = fmt.Sprint("customer ", wr.rnd.IntN(keys)*wr.rnd.IntN(2)) // half of them is customer 0
+	}
+	slices.Sort(chosen)
+	chosen = slices.Compact(chosen)
+	tx, err := wr.conn.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	for _, key := range chosen {
+		if _, err := tx.Exec(ctx, `INSERT INTO chaos.aggregates AS a VALUES ($1) ON CONFLICT (key) DO UPDATE SET key = a.key`, key); err != nil {
+			return err
+		}
+	}
+	if err := wr.insert(ctx, tx, chosen, n); err != nil {
+		return err
+	}
+	if wr.rnd.IntN(4) == 0 {
+		savepoint, err := tx.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		if err := wr.insert(ctx, savepoint, chosen, 1+wr.rnd.IntN(3)); err != nil {
+			return err
+		}
+		if err := wr.end(ctx, savepoint, 2); err != nil {
+			return err
+		}
+	}
+	if wr.rnd.IntN(20) == 0 {
+		pause(ctx, time.Duration(wr.rnd.Int64N(int64(600*ms)))) // ids that become visible late
+	}
+	return wr.end(ctx, tx, 8)
+}
+
+// end commits, and one time in n rolls back.
+func (wr *writer) end(ctx context.Context, tx pgx.Tx, n int) error {
+	if wr.rnd.IntN(n) == 0 {
+		return tx.Rollback(ctx)
+	}
+	return tx.Commit(ctx)
+}
+
+func (wr *writer) insert(ctx context.Context, tx pgx.Tx, chosen []string, n int) error {
+	kinds, owners, bodies, due := make([]string, n), make([]*string, n), make([]string, n), make([]*float64, n)
+	for i := range n {
+		switch dice := wr.rnd.IntN(200); {
+		case dice == 0:
+			kinds[i] = "x.nobody" // no route
+		case dice < 120:
+			kinds[i] = "f.order"
+		default:
+			kinds[i] = "q.order"
+		}
+		if wr.rnd.IntN(10) > 0 {
+			owners[i] = &chosen[wr.rnd.IntN(len(chosen))]
+		}
+		bodies[i] = fmt.Sprintf(`{"v": 1, "filling": %q}`, filling[:wr.rnd.IntN(len(filling))])
+		if wr.rnd.IntN(12) == 0 {
+			seconds := 0.2 + 4*wr.rnd.Float64()
+			due[i] = &seconds
+		}
+	}
+	if wr.rnd.IntN(2) == 0 {
+		_, err := tx.Exec(ctx, `INSERT INTO public.mail (topic, customer, document)
+			SELECT k, o, b::jsonb FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS u(k, o, b, n) ORDER BY n`, kinds, owners, bodies)
+		return err
+	}
+	_, err := tx.Exec(ctx, `INSERT INTO pgrelay.outbox_events (event_type, ordering_key, payload, available_at)
+		SELECT k, o, b::jsonb, clock_timestamp() + d * interval '1 second'
+		  FROM unnest($1::text[], $2::text[], $3::text[], $4::float8[]) WITH ORDINALITY AS u(k, o, b, d, n) ORDER BY n`, kinds, owners, bodies, due)
+	return err
+}
+
+var filling = func() string {
+	all := make([]byte, 600)
+	for i := range all {
+		all[i] = byte('a' + i%26)
+	}
+	return string(all)
+}()
+
+// edit changes a row that was written lately. Most are in flight; where looks are regular it re-arms as well what has
+// been delivered.
+func (wr *writer) edit(ctx context.Context) error {
+	table := tables[wr.rnd.IntN(2)]
+	only := mark[table] + " IS NULL"
+	if !wr.w.plan.slow && wr.rnd.IntN(2) == 0 {
+		only = "true"
+	}
+	if table == ownTable {
+		only += " AND dead_at IS NULL"
+	}
+	_, err := wr.conn.Exec(ctx, fmt.Sprintf(`
+		WITH one AS MATERIALIZED (SELECT id FROM %[1]s WHERE id > (SELECT max(id) - 60 FROM %[1]s) AND %[2]s ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED)
+		UPDATE %[1]s SET %[3]s = jsonb_set(%[3]s, '{v}', to_jsonb((%[3]s ->> 'v')::int + 1)), %[4]s = NULL WHERE id = (SELECT id FROM one)`,
+		table, only, payload[table], mark[table]))
+	return err
+}
+
+// beBusy writes what concerns no outbox.
+func (wr *writer) beBusy(ctx context.Context) error {
+	_, err := wr.conn.Exec(ctx, `UPDATE chaos.busy SET n = n + 1 WHERE id = $1`, 1+wr.rnd.IntN(20))
+	return err
+}
+
+// republish runs the command for a few rows that were delivered.
+func (wr *writer) republish(ctx context.Context) error {
+	table := tables[wr.rnd.IntN(2)]
+	rows, err := wr.conn.Query(ctx, fmt.Sprintf(`SELECT id::text FROM %[1]s WHERE id > (SELECT max(id) - 2000 FROM %[1]s) AND %[2]s IS NOT NULL
+		ORDER BY random() LIMIT 3`, table, mark[table]))
+	if err != nil {
+		return err
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	args := []string{"republish", "--table", table}
+	for _, id := range ids {
+		args = append(args, "--id", id)
+	}
+	_ = wr.w.command(ctx, "republish", wr.w.db.URL, wr.w.sqs.URL, args...).Run() // the server may be down: the log says what was done
+	return nil
+}
