@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
@@ -46,6 +47,13 @@ func (r *recorder) Close() error               { return nil }
 func (r *recorder) Check(m *Message) error {
 	if m.Body == `"refused"` {
 		return &Rejection{"empty_body", "the body is refused"}
+	}
+	text := m.Body
+	for _, a := range m.Attributes {
+		text += a.Value
+	}
+	if !utf8.ValidString(text) {
+		return &Rejection{"invalid_utf8", "it is not UTF-8"}
 	}
 	return nil
 }
@@ -148,7 +156,12 @@ var testLimits = config.Relay{
 
 func newFixture(t *testing.T, outbox config.Outbox, setup ...string) *fixture {
 	t.Helper()
-	f := &fixture{t: t, db: pgtest.Migrated(t), pubs: map[string]*recorder{}, looks: &looks0{}}
+	return newFixtureOn(t, pgtest.Migrated(t), outbox, setup...)
+}
+
+func newFixtureOn(t *testing.T, db *pgtest.Database, outbox config.Outbox, setup ...string) *fixture {
+	t.Helper()
+	f := &fixture{t: t, db: db, pubs: map[string]*recorder{}, looks: &looks0{}}
 	f.conn = f.db.Connect(t)
 	for _, sql := range setup {
 		f.exec(sql)

@@ -53,10 +53,20 @@ func SessionConfig(base *pgx.ConnConfig, application string) *pgx.ConnConfig {
 	if c.ConnectTimeout == 0 || c.ConnectTimeout > connectTimeout {
 		c.ConnectTimeout = connectTimeout
 	}
+	c.AfterConnect = asStored
 	if c.ValidateConnect == nil {
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
 	}
 	return c
+}
+
+// asStored takes text as it lies in a database whose encoding says nothing of it: the server would refuse to hand out a row with a stray
+// byte, and the row could be neither sent nor buried.
+func asStored(ctx context.Context, conn *pgconn.PgConn) error {
+	if conn.ParameterStatus("server_encoding") != "SQL_ASCII" {
+		return nil
+	}
+	return conn.Exec(ctx, `SET client_encoding = SQL_ASCII`).Close()
 }
 
 // connectTimeout bounds one host's connect, so that a dead first host of several costs little.

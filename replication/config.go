@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -122,9 +123,19 @@ func fixSession(c *pgconn.Config) {
 		// A standby has no publication to make; with several hosts the next is tried.
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
 	}
+	c.AfterConnect = asStored
 	if c.ConnectTimeout == 0 {
 		c.ConnectTimeout = connectTimeout
 	}
+}
+
+// asStored takes text as it lies in a database whose encoding says nothing of it: the server would refuse to send a row with a stray
+// byte, and with it the stream.
+func asStored(ctx context.Context, conn *pgconn.PgConn) error {
+	if conn.ParameterStatus("server_encoding") != "SQL_ASCII" {
+		return nil
+	}
+	return conn.Exec(ctx, `SET client_encoding = SQL_ASCII`).Close()
 }
 
 // setParam replaces a setting however its name was spelt before.

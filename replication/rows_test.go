@@ -159,9 +159,28 @@ func TestWhatIsNotNeededIsSkipped(t *testing.T) {
 	r.db.Exec(t, `SELECT pg_logical_emit_message(true, 'p', 'c'), pg_logical_emit_message(false, 'p', 'c')`)
 	r.db.Exec(t, `INSERT INTO alien SELECT generate_series(1, 3)`)
 	r.db.Exec(t, `TRUNCATE outbox, alien`)
+	replica := r.db.Connect(t)
+	for _, sql := range []string{ // what a subscription applies carries its origin
+		`SELECT pg_replication_origin_create('of_' || current_database())`, `SELECT pg_replication_origin_session_setup('of_' || current_database())`,
+		`INSERT INTO outbox DEFAULT VALUES`, `SELECT pg_replication_origin_session_reset()`, `SELECT pg_replication_origin_drop('of_' || current_database())`,
+	} {
+		_, err := replica.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
 	r.insert(1)
-	r.arrives("outbox", "1", "2", "3")
+	r.arrives("outbox", "1", "2", "3", "4")
 	require.EqualValues(t, 3, r.metric("pgrelay_stream_unmatched_rows_total"))
+	require.Zero(t, r.metric("pgrelay_stream_reconnects_total"))
+}
+
+func TestStrayBytesCutNoStream(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, pgtest.Encoded(t, "SQL_ASCII"))
+	r.db.Exec(t, `DROP TABLE outbox; CREATE TABLE outbox (id text, payload text)`)
+	r.db.Exec(t, `CREATE PUBLICATION pgrelay FOR TABLE outbox WITH (publish = 'insert')`) // of whole rows, as before PostgreSQL 15
+	r.start().connected()
+	r.db.Exec(t, `INSERT INTO outbox VALUES ('1', 'caf' || chr(233)), ('2' || chr(233), ''), ('3', '')`) // one byte that is no UTF-8
+	r.arrives("outbox", "1", "2\xe9", "3")
 	require.Zero(t, r.metric("pgrelay_stream_reconnects_total"))
 }
 

@@ -117,6 +117,7 @@ func serverRestarts(t *testing.T, server *pgtest.Server) {
 	})
 	server.Restart(t) // ends only when the walsender has, and that when everything is confirmed
 	<-written
+	require.NotContains(t, r.logs.String(), errSilent.Error(), "the server ended by itself, not because the stream was given up")
 	r.sees(r.insert(1)[0])
 	server.Kill(t)
 	r.eventually("the loss is noticed", func() error {

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -181,12 +182,16 @@ func TestSessionThatIsEndedComesBackAndNothingIsLostOrRepeated(t *testing.T) {
 	p.says("replication stream started")
 	l := w.produce()
 	// The sampler comes every 15 s: the next one is not waited for.
-	for _, session := range []string{"sampler", "leader", "stamp", "poller", "stream", "leader", "stamp"} {
+	sessions := []string{"sampler", "leader", "stamp", "poller", "stream", "leader", "stamp"}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(sessions), func(i, j int) { sessions[i], sessions[j] = sessions[j], sessions[i] })
+	for _, session := range sessions {
 		w.flows()
 		application := "pgrelay " + session
 		const pids = `SELECT coalesce(string_agg(pid::text, ' ' ORDER BY pid), '') FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1`
-		before := w.string(pids, application)
-		require.NotEmpty(t, before, session)
+		var before string
+		pgtest.Eventually(t, patience, func() bool { before = w.string(pids, application); return before != "" }, "there is a %s", session)
 		w.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1`, application)
 		pgtest.Eventually(t, patience, func() bool {
 			now := w.string(pids, application)

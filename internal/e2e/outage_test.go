@@ -143,30 +143,3 @@ func TestOutageUnderLoadRepeatsNothing(t *testing.T) {
 	require.Empty(t, w.repeats(standardQueue))
 	require.Equal(t, "0", w.string(`SELECT count(*) FROM pgrelay.outbox_events WHERE dead_at IS NOT NULL`))
 }
-
-func TestCrashOfPostgreSQLUnderLoadLosesNothing(t *testing.T) {
-	t.Parallel()
-	server := pgtest.StartServer(t, pgtest.Options{})
-	w := newWorldOn(t, server.NewMigrated(t), nil)
-	p := w.start()
-	l := w.produce()
-	crashes := []time.Time{}
-	for range 2 {
-		w.flows()
-		crashes = append(crashes, time.Now())
-		server.Kill(t)
-		server.Start(t)
-		w.flows()
-	}
-	l.stop()
-	w.conn = w.db.Connect(t)
-	w.settled(0)
-	p.stop()
-	for id, first := range w.firsts(standardQueue) {
-		near := false
-		for _, at := range crashes {
-			near = near || first.After(at.Add(-unstamped)) && first.Before(at.Add(unstamped))
-		}
-		require.True(t, near, "row %s, sent at %s, had its stamp for good before the crashes at %s", id, first, crashes)
-	}
-}

@@ -3,7 +3,11 @@ package e2e_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -11,6 +15,73 @@ import (
 
 	"pgrelay/internal/pgtest"
 )
+
+func TestPostgreSQLThatRestartsOrCrashesUnderLoadLosesNothing(t *testing.T) {
+	t.Parallel()
+	server := pgtest.StartServer(t, pgtest.Options{})
+	w := newWorldOn(t, server.NewMigrated(t), nil)
+	p := w.stream()
+	l := w.produce()
+	crashes := []time.Time{}
+	for _, fault := range []func(){
+		func() { server.Kill(t); server.Start(t) },
+		func() { server.Stop(t, pgtest.StopMode(syscall.SIGKILL)); awaitOrphans(t, server); server.Start(t) },
+		func() { server.Restart(t) },
+		func() { w.killBackend("pgrelay stamp") }, // as the kernel does when memory is short: the postmaster ends all others, and recovers
+	} {
+		w.flows()
+		crashes = append(crashes, time.Now())
+		fault()
+		w.flows()
+	}
+	l.stop()
+	w.conn = w.db.Connect(t)
+	w.settled(0)
+	p.stop()
+	for id, first := range w.firsts(standardQueue) {
+		near := false
+		for _, at := range crashes {
+			near = near || first.After(at.Add(-unstamped)) && first.Before(at.Add(unstamped))
+		}
+		require.True(t, near, "row %s, sent at %s, had its stamp for good before the crashes at %s", id, first, crashes)
+	}
+}
+
+// killBackend is kill -9 of a session's server process.
+func (w *world) killBackend(application string) {
+	w.t.Helper()
+	conn := w.db.Connect(w.t)
+	pgtest.Eventually(w.t, patience, func() error {
+		var pid int
+		err := conn.QueryRow(w.t.Context(), `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1`, application).Scan(&pid)
+		if err != nil {
+			return err
+		}
+		return syscall.Kill(pid, syscall.SIGKILL)
+	}, "%s is killed", application)
+	pgtest.Eventually(w.t, patience, func() bool { return conn.Ping(w.t.Context()) != nil }, "all sessions end")
+	pgtest.Eventually(w.t, patience, func() error {
+		again, err := pgx.Connect(w.t.Context(), w.db.URL)
+		if err != nil {
+			return err
+		}
+		return again.Close(w.t.Context())
+	}, "the server has recovered")
+}
+
+// awaitOrphans waits until the children of a postmaster that was killed have noticed: they hold its memory.
+func awaitOrphans(t *testing.T, server *pgtest.Server) {
+	t.Helper()
+	pgtest.Eventually(t, patience, func() error {
+		dirs, err := filepath.Glob("/proc/[0-9]*/cwd")
+		for _, dir := range dirs {
+			if at, _ := os.Readlink(dir); at == server.SocketDir+"/data" {
+				return fmt.Errorf("%s is left", dir)
+			}
+		}
+		return err
+	}, "the postmaster's children end")
+}
 
 func TestAbsentSynchronousStandbyHoldsNothingUpAndNoRowIsLostBeforeItIsVisible(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
 
 	"pgrelay/migrations"
 )
@@ -17,6 +18,22 @@ const migratedTemplate = "migrated"
 func Migrated(t testing.TB) *Database {
 	t.Helper()
 	return onShared(t, (*Server).NewMigrated)
+}
+
+// Encoded is [Migrated] in another encoding than UTF-8.
+func Encoded(t testing.TB, encoding string) *Database {
+	t.Helper()
+	return onShared(t, func(s *Server, t testing.TB) *Database {
+		t.Helper()
+		db := s.newDatabase(t, "template0 ENCODING '"+encoding+"' LC_COLLATE 'C' LC_CTYPE 'C'")
+		ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
+		defer cancel()
+		config, err := pgx.ParseConfig(db.URL)
+		require.NoError(t, err)
+		_, err = migrations.Up(ctx, config)
+		require.NoError(t, err)
+		return db
+	})
 }
 
 // NewMigrated makes a database that has the schema pgrelay.
