@@ -296,7 +296,10 @@ func (c *claimer) take(ctx context.Context, t *Table, wants []want, rooms []int3
 			return nil, err
 		}
 		w := byID[d.row.ID]
-		d.source, d.lsn, d.committed, d.epoch = w.source, w.lsn, w.committed, c.leader.epoch
+		d.source, d.lsn, d.epoch = w.source, w.lsn, c.leader.epoch
+		if !w.committed.IsZero() {
+			d.committed = w.committed
+		}
 		return d, nil
 	})
 }
@@ -331,11 +334,15 @@ func scanDelivery(row pgx.CollectableRow, t *Table) (*delivery, error) {
 	d := &delivery{table: t}
 	var ordered bool
 	var values []*string
+	var age *float64
 	r := &d.row
 	err := row.Scan(&d.claim, &r.ID, &r.Version, &d.route, &ordered, &r.OrderingKey, &r.EventID, &r.Kind, &r.Payload, &r.Headers, &values,
-		&r.Attempts, &r.Unknowns, &r.Crashes, &r.Generation, &d.had, &d.size, &d.recorded)
+		&r.Attempts, &r.Unknowns, &r.Crashes, &r.Generation, &d.had, &d.size, &d.recorded, &age)
 	if err != nil {
 		return nil, err
+	}
+	if age != nil {
+		d.committed = time.Now().Add(-time.Duration(*age * float64(time.Second)))
 	}
 	r.Values = make(map[string]*string, len(values))
 	for i, name := range t.builder.fields() {

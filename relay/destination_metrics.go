@@ -28,7 +28,7 @@ func newDestinationMetrics(reg prometheus.Registerer) *destinationMetrics {
 		}, []string{"destination"}),
 		endToEnd: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "pgrelay_end_to_end_seconds",
-			Help:    "Time from a row's commit to its acknowledgement by the destination; of rows that the stream brought, because it knows when they were committed.",
+			Help:    "Time from a row's commit to its acknowledgement by the destination; of rows that the poller brought from their created_at, where the table has it.",
 			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120, 300, 600},
 		}, []string{"destination", "source"}),
 	}
@@ -41,6 +41,7 @@ func (m *destinationMetrics) begin(name string) {
 	m.published.WithLabelValues(name)
 	m.batch.WithLabelValues(name)
 	m.endToEnd.WithLabelValues(name, sourceStream)
+	m.endToEnd.WithLabelValues(name, sourcePoller)
 	m.paused.WithLabelValues(name).Set(1)
 }
 

@@ -124,6 +124,28 @@ func (t *Table) line(alias string) string {
 	return fmt.Sprintf("(SELECT %s FROM (%s) j WHERE j.%s LIMIT 1)", line, t.beside(alias), readyColumn)
 }
 
+// LookPlan is what a regular look goes by: the scans of its plan under the settings of the relay's sessions.
+func (t *Table) LookPlan(ctx context.Context, conn *pgx.Conn) (scans []string, err error) {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL max_parallel_workers_per_gather = 0`); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, "EXPLAIN (COSTS OFF) "+t.sql.looks.first, make([]int32, slices.Max(t.sinks)+1))
+		if err != nil {
+			return err
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		for _, line := range lines {
+			scan := strings.TrimLeft(line, " ->")
+			if strings.Contains(scan, "Index ") && strings.Contains(scan, "Scan ") && !strings.Contains(scan, " on failures") || strings.HasPrefix(scan, "Seq Scan") {
+				scans = append(scans, scan)
+			}
+		}
+		return err
+	})
+	return scans, t.explain(err)
+}
+
 // readJoin asks the server what join, select and ready give, which checks them and the rights on what they name. The problem is
 // the first piece's at fault; any other error is the connection's.
 func (t *Table) readJoin(ctx context.Context, conn *pgx.Conn) (problem, err error) {
@@ -164,7 +186,7 @@ func describe(ctx context.Context, conn *pgx.Conn, sql string) ([]pgconn.FieldDe
 
 func (t *Table) refuseSQL(key string, pg *pgconn.PgError, role string) error {
 	if pg.Code == "42501" {
-		return &TableError{t.Name, key + ": " + pg.Message, fmt.Sprintf("run: GRANT SELECT ON … TO %s, for each table that it names", quote(role))}
+		return &TableError{t.Name, key + ": " + pg.Message, fmt.Sprintf("run GRANT SELECT ON … TO %s for what it names", quote(role))}
 	}
 	hint := "correct the SQL; the outbox table is o in it"
 	if pg.Hint != "" {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"pgrelay/internal/pgtest"
@@ -246,4 +247,29 @@ func TestIDsWhoseRowsAreGoneAreLetGo(t *testing.T) {
 		return empty == 50
 	}, "nothing waits for them")
 	require.Empty(t, f.pubs["queue"].messages())
+}
+
+func TestEndToEndTimeOfPolledRowsBeginsWhereTheTableTells(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, toQueue)
+	ids := f.ids(`INSERT INTO pgrelay.outbox_events (event_type, payload, created_at, available_at) VALUES
+		('q', '1', now() - interval '1 hour', NULL), ('q', '1', now() - interval '2 hours', now() - interval '1 hour'),
+		('q', '1', '-infinity', NULL), ('q', '1', now() - interval '9 hours', NULL) RETURNING id::text`)
+	f.exec(`INSERT INTO pgrelay.failures (outbox, row_id, generation, next_attempt_at) VALUES ('pgrelay.outbox_events', $1, 7, now())`, ids[3])
+	f.start()
+	f.offer(ids...)
+	f.settled(0)
+	families, err := f.relay.cfg.Registerer.(*prometheus.Registry).Gather()
+	require.NoError(t, err)
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() != "pgrelay_end_to_end_seconds" || m.GetLabel()[0].GetValue() != "queue" || m.GetLabel()[1].GetValue() != "poller" {
+				continue
+			}
+			require.EqualValues(t, 2, m.GetHistogram().GetSampleCount())
+			require.InDelta(t, 2*3600, m.GetHistogram().GetSampleSum(), 300)
+			return
+		}
+	}
+	require.Fail(t, "there is no such histogram")
 }

@@ -42,7 +42,7 @@ type delivery struct {
 	line string
 	size int64 // bytes that it is counted with while in flight
 
-	committed time.Time // commit time from the stream, by the server's clock; zero if the poller brought it
+	committed time.Time // from the stream, by the server's clock; else when the row was made, zero if nothing tells
 	source    string    // "stream" or "poller"
 	lsn       uint64    // LSN of the commit that brought it; 0 from the poller
 

@@ -50,7 +50,7 @@ WITH ` + found + ` AS MATERIALIZED (
 	SELECT @o.id AS id, ` + orderColumns(t) + `, o.xmin::text AS version, rt.route, dt.dest, dt.line, @o.key::text AS okey,
 	       @o.event_id AS event_id, @o.kind AS kind, ` + contentColumns(t) + `,
 	       coalesce(f.attempts, 0) AS attempts, coalesce(f.unknowns, 0) AS unknowns, coalesce(f.crashes, 0) AS crashes,
-	       f.generation, coalesce(f.dead_at IS NOT NULL, false) AS stale, f.row_id IS NOT NULL AS had, ` + sizeExpr(t) + ` AS size
+	       f.generation, coalesce(f.dead_at IS NOT NULL, false) AS stale, f.row_id IS NOT NULL AS had, ` + sizeExpr(t) + ` AS size, ` + ageExpr(t) + ` AS age
 	  FROM @outbox o @o.routed
 	  LEFT JOIN pgrelay.failures f ON f.outbox = @name AND f.row_id = @o.id::text
 	 WHERE @o.id = ANY ($1::text[]::@keys) AND @o.pending AND @o.due
@@ -88,7 +88,7 @@ c AS (
 	RETURNING id)
 SELECT c.id, p.id::text, p.version, %[9]s, p.line IS NOT NULL, p.okey, p.event_id::text, coalesce(p.kind::text, ''), %[5]s,
        CASE WHEN p.stale THEN 0 ELSE p.attempts END, CASE WHEN p.stale THEN 0 ELSE p.unknowns END, CASE WHEN p.stale THEN 0 ELSE p.crashes END,
-       coalesce(x.generation, p.generation, 0), p.had OR x.row_id IS NOT NULL, p.size, p.recorded
+       coalesce(x.generation, p.generation, 0), p.had OR x.row_id IS NOT NULL, p.size, p.recorded, p.age
   FROM picked p CROSS JOIN c LEFT JOIN fix x ON x.row_id = p.id::text
  ORDER BY %[4]s`, t.list("c.k%d"), from, cut, t.list("p.k%d"), contentText(t), run, lineRun, recordedColumn(t), route)
 	return b.String()
@@ -170,6 +170,19 @@ func aliased(t *Table, alias string) string {
 		items = append(items, fmt.Sprintf("%s.%s AS k%d", alias, escape(quote(c)), i))
 	}
 	return strings.Join(items, ", ")
+}
+
+// ageExpr is for how many seconds the row has been there to be sent, by the columns that tell: NULL where none does or it is infinite, and for
+// one that is sent again, whose beginning nobody knows.
+func ageExpr(t *Table) string {
+	if t.names.createdAt == "" {
+		return "NULL::float8"
+	}
+	since := "o." + escape(quote(t.names.createdAt)) + "::timestamptz"
+	if a := t.names.availableAt; a != "" {
+		since = "greatest(" + since + ", o." + escape(quote(a)) + "::timestamptz)"
+	}
+	return fmt.Sprintf("CASE WHEN f.generation IS NULL AND isfinite(%[1]s) THEN extract(epoch FROM clock_timestamp() - %[1]s)::float8 END", since)
 }
 
 // contentColumns keeps payload, headers and template columns as they are (a TOAST pointer costs

@@ -200,11 +200,16 @@ func (t *Table) mapColumns(c config.Columns) (problems []error) {
 		if name == "" {
 			name = m.key
 		}
-		if _, ok := t.column(name); ok {
+		c, ok := t.column(name)
+		isTime := m.to != &t.names.createdAt || slices.Contains(timeTypes, c.Type)
+		if ok && isTime {
 			*m.to = name
 			continue
 		}
 		switch {
+		case ok && m.given != "":
+			problems = append(problems, &TableError{t.Name, fmt.Sprintf("columns.%s: %q is of type %s, not a time", m.key, name, c.Type),
+				"name a column of one of these types: " + strings.Join(timeTypes, ", ")})
 		case m.given != "":
 			problems = append(problems, &TableError{t.Name, fmt.Sprintf("columns.%s: there is no column %q", m.key, name),
 				"its columns are " + columnList(t.Columns)})
@@ -226,6 +231,9 @@ func (t *Table) mapColumns(c config.Columns) (problems []error) {
 	t.IDColumn, _ = t.column(t.names.id)
 	return problems
 }
+
+// timeTypes are those of a column that is read as a time.
+var timeTypes = []string{"timestamp with time zone", "timestamp without time zone", "date"}
 
 func (t *Table) column(name string) (Column, bool) {
 	i := slices.IndexFunc(t.Columns, func(c Column) bool { return c.Name == name })

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -139,6 +140,31 @@ func TestTheIndexOfAnOrderFollowsIt(t *testing.T) {
 	p.well()
 	p.exec(`DROP INDEX key_all`)
 	p.wellBut("outbox public.bookings", "no index serves deferred rows of an ordering key", `("ordering_key", "available_at", "id")`)
+}
+
+func TestALookAtRowsThatMayNotBeReadyIsShownAndManyAreAWarning(t *testing.T) {
+	t.Parallel()
+	p := healthy(t, pgtest.Migrated(t))
+	p.exec(`CREATE TABLE jobs (id bigint PRIMARY KEY, state text); INSERT INTO jobs SELECT n, 'new' FROM generate_series(1, 10001) n; ANALYZE jobs`)
+	p.configure("{table: public.bookings,", "{table: public.bookings, join: JOIN jobs ON jobs.id = o.id, ready: jobs.state = 'open',")
+	p.wellBut("outbox public.bookings", "join: permission denied for table jobs", "run GRANT SELECT ON … TO")
+	p.exec(`GRANT SELECT ON jobs TO $role`)
+	p.well()
+	look := func() Line {
+		for _, l := range p.examine().Lines {
+			if strings.Contains(l.Text, "are not ready") {
+				return l
+			}
+		}
+		return Line{}
+	}
+	p.exec(`INSERT INTO bookings (event_type, payload) SELECT 'a', '1' FROM generate_series(1, 10000) n; ANALYZE bookings`)
+	require.Equal(t, OK, look().Level)
+	require.Contains(t, look().Text, "10000 rows are not ready")
+	require.Contains(t, look().Text, "jobs_pkey")
+	p.exec(`INSERT INTO bookings (event_type, payload) SELECT 'a', '1' FROM generate_series(1, 2) n; CREATE INDEX of_state ON jobs (state); ANALYZE`)
+	require.Equal(t, Warning, look().Level)
+	require.Contains(t, look().Text, "10002 rows are not ready (the join finds nothing for 1), and each look reads them; a look goes by: Index Scan using of_state on jobs")
 }
 
 func TestASlotOfSomebodyElseIsNamed(t *testing.T) {

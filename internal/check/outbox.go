@@ -50,7 +50,32 @@ func (d *doctor) checkOutbox(ctx context.Context, cfg config.Outbox) error {
 		return err
 	}
 	d.add(judgeOutbox(name, f, d.server.Role)...)
+	if !t.Conditional() {
+		return nil
+	}
+	scans, err := t.LookPlan(ctx, d.conn)
+	if err != nil {
+		return err
+	}
+	counts, err := t.Count(ctx, d.conn)
+	if err != nil {
+		return err
+	}
+	d.add(judgeLook(name, scans, counts))
 	return nil
+}
+
+// notReadyMany is from how many rows on that aren't ready a look costs a part of a core that somebody notices.
+const notReadyMany = 10_000
+
+// judgeLook shows what each look at rows that may not be ready goes by.
+func judgeLook(name string, scans []string, c relay.Counts) Line {
+	goesBy := "; a look goes by: " + strings.Join(scans, ", ")
+	if c.NotReady > notReadyMany {
+		return warning(name, "index what ready asks of the joined table, so that a look begins there, or delete rows that will never be ready",
+			"%d rows are not ready (the join finds nothing for %d), and each look reads them%s", c.NotReady, c.Unjoined, goesBy)
+	}
+	return ok(name, "%d rows are not ready (the join finds nothing for %d)%s", c.NotReady, c.Unjoined, goesBy)
 }
 
 // judgeOpen makes a line of each thing that is wrong with the table or its configuration. Any other error comes back.
