@@ -166,7 +166,7 @@ func page(ctx context.Context, conn *pgx.Conn, sql string, args []any) (ids, las
 // rooms are the rooms of the destinations that a look sees, and whether any of them takes rows.
 func (p *Poller) rooms(t *relay.Table, sees func(sink int) bool) (rooms []int32, open bool) {
 	rooms = p.relay.Rooms(t)
-	for sink := range rooms {
+	for _, sink := range t.Sinks() {
 		if sees != nil && !sees(sink) {
 			rooms[sink] = 0
 		}

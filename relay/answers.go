@@ -29,7 +29,7 @@ func (c *claimer) ask(ctx context.Context, o *outbox, wants []want, rooms []int3
 		return err
 	}
 	var a answer
-	_, err = pgx.ForEachRow(rows, []any{&a.id, &a.what, &a.in, &a.sink, &a.key}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&a.id, &a.what, &a.in, &a.sink, &a.key, &a.route}, func() error {
 		c.heed(o, byID[a.id], a, how)
 		return nil
 	})
@@ -40,6 +40,8 @@ func (c *claimer) ask(ctx context.Context, o *outbox, wants []want, rooms []int3
 type asked struct {
 	spent bool // its bytes, so that rows were left that could have gone
 	alone bool // for a suspect that may go alone
+	// trying is the paused route of which the claim tries a row.
+	trying *routeOf
 }
 
 type answer struct {
@@ -47,6 +49,7 @@ type answer struct {
 	in       *float64 // seconds
 	sink     *int
 	key      *string // of an ordered line
+	route    *int
 }
 
 const (
@@ -79,6 +82,10 @@ func (c *claimer) heed(o *outbox, w want, a answer, how asked) {
 			return
 		}
 		c.doubt(o, w)
+	case "barred":
+		if c.relay.guard.keep(now, routeOf{o.table, *a.route}, w) {
+			signal(c.relay.work)
+		}
 	case "closed":
 		c.relay.close(o, *a.sink, w)
 	case "again":

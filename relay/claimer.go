@@ -71,7 +71,7 @@ func (c *claimer) ping(ctx context.Context) error {
 func (c *claimer) pause(began time.Time) time.Duration {
 	wait := time.Hour
 	for _, o := range c.relay.outboxes {
-		for _, at := range []time.Time{o.inbox.next(began), o.quiet.until()} {
+		for _, at := range []time.Time{o.inbox.next(began), o.quiet.until(), c.relay.guard.next()} {
 			if at.After(began) {
 				wait = min(wait, max(0, time.Until(at)))
 			}
@@ -120,7 +120,7 @@ func (c *claimer) suspect(ctx context.Context) (bool, error) {
 	s := c.suspects[0]
 	c.suspects = c.suspects[1:]
 	c.turn = false
-	ds, err := c.claim(ctx, s.table, []want{s.want}, true)
+	ds, err := c.claim(ctx, s.table, []want{s.want}, asked{alone: true})
 	if err != nil || len(ds) == 0 {
 		return true, err
 	}
@@ -160,6 +160,9 @@ func (c *claimer) turnOf(ctx context.Context, o *outbox) (bool, error) {
 	if err := c.refill(ctx, o); err != nil {
 		return false, err
 	}
+	if tried, err := c.tryPaused(ctx, o, now); tried || err != nil {
+		return true, err
+	}
 	wants := o.inbox.pull(c.relay.cfg.Limits.BatchSize, now)
 	if len(wants) == 0 {
 		return false, nil
@@ -168,7 +171,7 @@ func (c *claimer) turnOf(ctx context.Context, o *outbox) (bool, error) {
 	if len(wants) == 0 {
 		return true, nil
 	}
-	_, err := c.claim(ctx, o, wants, false)
+	_, err := c.claim(ctx, o, wants, asked{})
 	return true, err
 }
 
@@ -206,18 +209,19 @@ func (c *claimer) release(ctx context.Context, o *outbox) error {
 
 // claim makes one claim and asks after the ids that did not come back. An error of the statement leaves the table
 // alone for a while and keeps the ids; only a lost session is returned.
-func (c *claimer) claim(ctx context.Context, o *outbox, wants []want, alone bool) ([]*delivery, error) {
+func (c *claimer) claim(ctx context.Context, o *outbox, wants []want, how asked) ([]*delivery, error) {
 	began := time.Now()
-	rooms := c.relay.rooms()
+	rooms := c.relay.roomsOf(o.table, how.trying)
 	budget := c.budget()
 	limited, cancel := statement(ctx)
 	defer cancel()
-	ds, err := c.take(limited, o.table, wants, rooms, budget, alone)
+	ds, err := c.take(limited, o.table, wants, rooms, budget, how.alone)
 	if err == nil {
 		c.leader.mark(began)
-		c.relay.alone.Store(alone && len(ds) > 0)
+		c.relay.alone.Store(how.alone && len(ds) > 0)
 		left := c.dispatch(o, wants, ds, rooms, &budget)
-		err = c.ask(limited, o, left, rooms, asked{spent: budget <= 0, alone: alone})
+		how.spent = budget <= 0
+		err = c.ask(limited, o, left, rooms, how)
 		if err == nil {
 			o.quiet.clear(c.log, o.table.Name)
 			return ds, nil
@@ -229,7 +233,7 @@ func (c *claimer) claim(ctx context.Context, o *outbox, wants []want, alone bool
 		return ds, fmt.Errorf("claiming from %s: %w", o.table.Name, err)
 	}
 	if rowFault(err) {
-		return ds, c.narrow(ctx, o, wants, alone, err)
+		return ds, c.narrow(ctx, o, wants, how, err)
 	}
 	o.quiet.fail(time.Now(), c.log, o.table.Name, "claiming", err)
 	o.requeue(wants)
@@ -237,10 +241,10 @@ func (c *claimer) claim(ctx context.Context, o *outbox, wants []want, alone bool
 }
 
 // narrow claims by halves what cannot be claimed together for one row's sake. A row that cannot be read waits, and others go on.
-func (c *claimer) narrow(ctx context.Context, o *outbox, wants []want, alone bool, fault error) error {
+func (c *claimer) narrow(ctx context.Context, o *outbox, wants []want, how asked, fault error) error {
 	if len(wants) > 1 {
 		for _, half := range [][]want{wants[:len(wants)/2], wants[len(wants)/2:]} {
-			if _, err := c.claim(ctx, o, half, alone); err != nil {
+			if _, err := c.claim(ctx, o, half, how); err != nil {
 				return err
 			}
 		}
@@ -255,6 +259,26 @@ func (c *claimer) narrow(ctx context.Context, o *outbox, wants []want, alone boo
 		}
 	}
 	return nil
+}
+
+// tryPaused claims a row of a paused route if one is to be tried now.
+func (c *claimer) tryPaused(ctx context.Context, o *outbox, now time.Time) (tried bool, err error) {
+	key, w, ok, look := c.relay.guard.due(now, o.table)
+	if look {
+		c.relay.looker.Look(o.table, -1)
+	}
+	if !ok {
+		return false, nil
+	}
+	wants := c.relay.flights.split(o.table, []want{w})
+	var ds []*delivery
+	if len(wants) > 0 {
+		ds, err = c.claim(ctx, o, wants, asked{trying: &key})
+	}
+	if len(ds) == 0 {
+		c.relay.guard.untried(now, key)
+	}
+	return true, err
 }
 
 // unreadableMost is the longest wait of a row whose claim fails: each try costs the claim of its neighbours some twenty statements.
@@ -348,7 +372,7 @@ func scanDelivery(row pgx.CollectableRow, t *Table) (*delivery, error) {
 	for i, name := range t.builder.fields() {
 		r.Values[name] = values[i]
 	}
-	if ordered && r.OrderingKey != nil {
+	if ordered && d.route >= 0 && r.OrderingKey != nil {
 		d.line = t.Name + "\x00" + *r.OrderingKey
 	}
 	return d, nil

@@ -1,14 +1,16 @@
 package relay
 
+import "time"
+
 // dispatch hands claimed rows to their destinations, in order; malformed ones go to the stamp as dead, and those whose event is in the
 // ledger as delivered. It returns the
 // wants that were not taken, with rooms and budget reduced by what was.
 func (c *claimer) dispatch(o *outbox, wants []want, ds []*delivery, rooms []int32, budget *int64) (left []want) {
 	c.relay.flights.add(ds)
 	taken := make(map[string]bool, len(ds))
-	bySink := make([][]*delivery, len(rooms))
+	bySink := make([][]*delivery, len(c.relay.destinations))
 	var unsent []*delivery
-	stopped := map[lineKey]bool{} // by a dead row: what is behind it goes back
+	stopped := map[lineKey]bool{} // by a row that is dead and holds it, or went back: what is behind it goes back
 	for _, d := range ds {
 		taken[d.row.ID] = true
 		*budget -= d.size
@@ -21,7 +23,7 @@ func (c *claimer) dispatch(o *outbox, wants []want, ds []*delivery, rooms []int3
 		}
 		if c.foregone(d) {
 			unsent = append(unsent, d)
-			if d.line != "" && d.holdsOn() {
+			if d.line != "" && (d.holdsOn() || d.verdict.kind == verdictBack) {
 				stopped[d.lineKey()] = true
 			}
 			continue
@@ -45,7 +47,8 @@ func (c *claimer) dispatch(o *outbox, wants []want, ds []*delivery, rooms []int3
 	return left
 }
 
-// foregone gives a row that is not sent its outcome: its event is in the ledger, or there is no message in it.
+// foregone gives a row that is not sent its outcome: its event is in the ledger, or there is no message in it, and then it is dead, or goes
+// back if its route is paused.
 func (c *claimer) foregone(d *delivery) bool {
 	if d.recorded {
 		d.unsent, d.verdict = true, verdict{kind: verdictDelivered}
@@ -55,6 +58,7 @@ func (c *claimer) foregone(d *delivery) bool {
 	err := c.build(d)
 	if err != nil {
 		d.unsent, d.verdict = true, verdict{kind: verdictDead, reason: rejected(err).Reason, detail: rejected(err).Detail}
+		c.relay.guard.judge(time.Now(), []*delivery{d})
 	}
 	return err != nil
 }

@@ -215,7 +215,7 @@ func (x *explaining) waiting() {
 	case x.Route == routeSeveral:
 		x.say(StateAmbiguous, "The join finds several rows for it, so the next claim makes it dead. Make it find one, and if it is dead by then, run: %s",
 			x.command("dead retry"))
-	case x.Route < 0:
+	case x.Route < 0 && x.barred() == nil:
 		x.say(StateNoRoute, "No route of outbox %s matches its kind %q, so the next claim makes it dead. Add a route, and if it is dead by then, run: %s",
 			x.table.Name, x.Kind, x.command("dead retry"))
 	case x.Failed && x.FailedDeadAt == nil && x.NextAttempt.After(x.Now):
@@ -229,6 +229,11 @@ func (x *explaining) waiting() {
 	case x.leads() == "":
 		x.out.Since = x.LeaderAt
 		x.say(StateNoLeader, "Nothing holds it, but no instance leads%s. Start `pgrelay run`.", x.lastLeader())
+	case x.barred() != nil:
+		r := x.barred()
+		x.say(StatePaused, "Route %s is paused for %s: %d of its rows in a row died of %s. One row of it is tried in %s, and all go when one gets through. "+
+			"Mend the cause, restart pgrelay if its configuration was the cause, and run: pgrelay dead retry --table %s --all --reason %s",
+			r.Route, seconds(r.PausedSeconds), guardDeaths, sentence(r.Reason, r.Detail), seconds(r.ProbeSeconds), shellWord(x.out.Table), shellWord(r.Reason))
 	case paused:
 		x.say(StatePaused, "%s", destination)
 	case x.problem() != "":
@@ -242,37 +247,6 @@ func (x *explaining) waiting() {
 	default:
 		x.say(StateFree, "Nothing holds it and instance %s leads: it goes within %s. If it stays, %s", x.leads(), x.Interval, destination)
 	}
-}
-
-// destination says what is known of the row's destination, and whether it is paused.
-func (x *explaining) destination() (string, bool) {
-	if x.Running == nil || x.Running.Instance != x.leads() {
-		return fmt.Sprintf("look at the leader's log and its /metrics, whether pgrelay_destination_paused{destination=%q} is 1.", x.out.Destination), false
-	}
-	for _, d := range x.Running.Destinations {
-		switch {
-		case d.Name != x.out.Destination:
-		case d.Paused:
-			return fmt.Sprintf("Destination %s is paused for %s: %s. It is tried again in %s, and the row goes when something gets through.",
-				d.Name, seconds(d.PausedSeconds), sentence(d.Reason, d.Detail), seconds(d.ProbeSeconds)), true
-		default:
-			return fmt.Sprintf("look for its id in the leader's log; destination %s takes messages and has %d rows waiting and %d on their way.",
-				d.Name, d.Waiting, d.InFlight), false
-		}
-	}
-	return "the leader does not know destination " + x.out.Destination + ": it runs with another configuration.", false
-}
-
-func (x *explaining) problem() string {
-	if x.Running == nil || x.Running.Instance != x.leads() {
-		return ""
-	}
-	for _, o := range x.Running.Outboxes {
-		if o.Table == x.table.Name {
-			return o.Problem
-		}
-	}
-	return ""
 }
 
 // remarks are what is to be known of any pending row.

@@ -8,6 +8,7 @@ type metrics struct {
 	dead     *prometheus.CounterVec
 	dropped  *prometheus.CounterVec
 	recorded *prometheus.CounterVec
+	routes   *prometheus.GaugeVec
 }
 
 func newMetrics(reg prometheus.Registerer, tables []*Table) *metrics {
@@ -20,12 +21,17 @@ func newMetrics(reg prometheus.Registerer, tables []*Table) *metrics {
 			Name: "pgrelay_ids_dropped_total", Help: "Ids from the stream that found no room in memory; the poller finds their rows."}, []string{"outbox"}),
 		recorded: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pgrelay_recorded_total", Help: "Rows that were stamped and not sent, because their event is in the ledger."}, []string{"outbox"}),
+		routes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "pgrelay_route_paused", Help: "1 while a route is paused because its rows all die alike; the rows that no route takes count as one."}, []string{"outbox", "route"}),
 	}
 	for _, t := range tables {
+		for route := noRoute; route < len(t.sinks); route++ {
+			m.routes.WithLabelValues(t.Name, t.RouteName(route))
+		}
 		// There from the start, so that a rate over it sees the first.
 		m.recorded.WithLabelValues(t.Name)
 		m.dropped.WithLabelValues(t.Name)
 	}
-	reg.MustRegister(m.leader, m.dead, m.dropped, m.recorded)
+	reg.MustRegister(m.leader, m.dead, m.dropped, m.recorded, m.routes)
 	return m
 }

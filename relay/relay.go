@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,6 +53,7 @@ type Relay struct {
 	holds        []*hold // by destination
 	flights      *flights
 	recent       *recent
+	guard        *guard
 	stamper      *stamper
 	looker       Looker
 	metrics      *metrics
@@ -80,6 +80,7 @@ func New(cfg Config) *Relay {
 	}
 	r.turn(false)
 	r.flights = newFlights(func() { signal(r.work) })
+	r.guard = newGuard(cfg.Log, r.probeEvery, r.routeChanged)
 	r.stamper = newStamper(r, cfg.Log)
 	for _, t := range cfg.Tables {
 		o := &outbox{table: t, inbox: newInbox(inboxBound, func() { signal(r.work) })}
@@ -94,7 +95,7 @@ func New(cfg Config) *Relay {
 			linger: time.Duration(d.Config.Linger), timeout: time.Duration(d.Config.Timeout),
 			pauseInitial: time.Duration(d.Config.Pause.Initial), pauseMax: time.Duration(d.Config.Pause.Max),
 			retry: cfg.Limits.Retry, rows: destinationRows(d.Config.Concurrency), maySend: r.Leads,
-			settle: r.stamper.settle, opened: func() { r.opened(i) }, log: cfg.Log, metrics: published,
+			settle: r.settle, opened: func() { r.opened(i) }, log: cfg.Log, metrics: published,
 		}))
 	}
 	return r
@@ -172,57 +173,6 @@ func (r *Relay) Offer(ctx context.Context, t *Table, ids []string) error {
 	limited, cancel := context.WithTimeoutCause(ctx, offerMost, ErrNoRoom)
 	defer cancel()
 	return r.outboxOf[t].inbox.offer(limited, wants)
-}
-
-// Rooms says, for a look at a table, how many rows each destination would take; 0 leaves a destination's rows out, and
-// the relay asks for a look when that changes.
-func (r *Relay) Rooms(t *Table) []int32 {
-	rooms := r.rooms()
-	for _, sink := range t.sinks {
-		if rooms[sink] == 0 && !r.holds[sink].full() && !r.destinations[sink].state().paused {
-			rooms[sink] = 1 // busy: a few more can be held back
-		}
-		if rooms[sink] == 0 {
-			r.holds[sink].miss(r.outboxOf[t])
-			if r.destinations[sink].room() > 0 {
-				r.opened(sink) // it opened meanwhile
-			}
-		}
-	}
-	return rooms
-}
-
-func (r *Relay) rooms() []int32 {
-	rooms := make([]int32, len(r.destinations))
-	for i, d := range r.destinations {
-		rooms[i] = int32(d.room())
-	}
-	return rooms
-}
-
-// open says whether any destination of the table would take a row.
-func (r *Relay) open(t *Table) bool {
-	return slices.ContainsFunc(t.sinks, func(sink int) bool { return r.destinations[sink].room() > 0 })
-}
-
-// close holds back an id for whose destination there is no room now.
-func (r *Relay) close(o *outbox, sink int, w want) {
-	r.holds[sink].keep(o, w)
-	if r.destinations[sink].room() > 0 {
-		r.opened(sink) // it opened meanwhile
-	}
-}
-
-// opened asks for what a destination had no room for.
-func (r *Relay) opened(sink int) {
-	ids, missed := r.holds[sink].take()
-	for _, held := range ids {
-		held.table.requeue([]want{held.want})
-	}
-	for _, o := range missed {
-		r.looker.Look(o.table, sink)
-	}
-	signal(r.work)
 }
 
 // epochs are this instance's last lead, and the first of the unbroken row of its own leads that ends with it.

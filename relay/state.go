@@ -30,6 +30,8 @@ type OutboxState struct {
 	Table string `json:"table"`
 	// Problem is why it is left alone for a while: its table refuses the relay's statement. Empty if it isn't.
 	Problem string `json:"problem,omitempty"`
+	// Paused are the routes whose rows all die alike.
+	Paused []RouteState `json:"paused_routes,omitempty"`
 }
 
 // State looks at the relay as it is now.
@@ -48,7 +50,7 @@ func (r *Relay) State() State {
 		s.Destinations = append(s.Destinations, one)
 	}
 	for _, o := range r.outboxes {
-		one := OutboxState{Table: o.table.Name}
+		one := OutboxState{Table: o.table.Name, Paused: r.guard.state(time.Now(), o.table)}
 		if problem := cmp.Or(o.quiet.problem(), o.hush.problem()); problem != nil {
 			one.Problem = problem.Error()
 		}

@@ -72,6 +72,7 @@ func expander(t *Table) *strings.Replacer {
 		"@o.key", t.column0("o", n.orderingKey, "NULL::text"),
 		"@p.key", t.column0("p", n.orderingKey, "NULL::text"),
 		"@o.event_id", t.column0("o", n.eventID, "NULL::text"),
+		"@routeroom", strconv.Itoa(t.routeRoom(0) + 1), // SQL counts from 1
 		"@event", t.event(),
 		"@stamped", t.recording("locked r JOIN taken t USING (id) WHERE t.same AND t.pending AND t.outcome = 'delivered'"),
 		"@rescued", t.recording("locked r"),

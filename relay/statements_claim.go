@@ -30,7 +30,7 @@ SELECT @o.id::text FROM @outbox o
 
 // claimSQL is the one claim. $1 ids, none of them in flight (that decision, before the
 // snapshot, is what gives exclusivity; SKIP LOCKED only passes over rows that somebody is changing right now),
-// $2 instance, $3 rows that each destination would take, $4 bytes, $5 alone,
+// $2 instance, $3 rows that each destination would take and then, for each route, 0 while it is paused, $4 bytes, $5 alone,
 // $6 ids that this process delivered lately, $7 epoch, and for tables whose lines remember it $8, $9, $10: line keys, their
 // destinations and the last settled id of each.
 //
@@ -54,7 +54,7 @@ WITH ` + found + ` AS MATERIALIZED (
 	  FROM @outbox o @o.routed
 	  LEFT JOIN pgrelay.failures f ON f.outbox = @name AND f.row_id = @o.id::text
 	 WHERE @o.id = ANY ($1::text[]::@keys) AND @o.pending AND @o.due
-	   AND coalesce(($3::int[])[dt.dest + 1], 1) > 0
+	   AND coalesce(($3::int[])[dt.dest + 1], 1) > 0 AND coalesce(($3::int[])[@routeroom + rt.route], 1) > 0
 	   AND (f.row_id IS NULL OR f.dead_at IS NOT NULL OR (f.next_attempt_at <= now() AND (f.crashes < 2 OR $5)))@ready
 	   FOR NO KEY UPDATE OF o SKIP LOCKED),
 ` + once)
@@ -240,11 +240,12 @@ SELECT i.id,
             WHEN NOT @isready THEN 'unready'
             WHEN f.dead_at IS NULL AND f.next_attempt_at > now() THEN 'waiting'
             WHEN @o.holder IS NOT NULL THEN 'held'
+            WHEN coalesce(($3::int[])[@routeroom + rt.route], 1) <= 0 THEN 'barred'
             WHEN coalesce(($3::int[])[dt.dest + 1], 1) <= 0 THEN 'closed'
             WHEN f.dead_at IS NULL AND f.crashes >= 2 THEN 'suspect'
             ELSE 'again' END,
        CASE WHEN isfinite(w.at) THEN extract(epoch FROM w.at - now())::float8 END,
-       dt.dest, CASE WHEN dt.line IS NOT NULL THEN @o.key::text END
+       dt.dest, CASE WHEN dt.line IS NOT NULL THEN @o.key::text END, rt.route
   FROM (SELECT pg_current_snapshot() AS snap) s
  CROSS JOIN LATERAL (SELECT pg_snapshot_xmax(s.snap)::text::bigint AS xmax) m
  CROSS JOIN LATERAL (SELECT u.id, u.xid,

@@ -41,8 +41,10 @@ type Table struct {
 	sinks    []int
 	ordered  []bool
 	blocking []bool
-	builder  *builder
-	sql      statements
+	// destinations is how many there are, those of other tables included.
+	destinations int
+	builder      *builder
+	sql          statements
 }
 
 // Sink is what a table needs to know of a destination.
@@ -78,7 +80,7 @@ func (e *TableError) Error() string {
 // configuration needs. Everything that is wrong is a *TableError, joined; any other error
 // is the connection's. sinks are all destinations; their order gives their indexes.
 func OpenTable(ctx context.Context, conn *pgx.Conn, cfg config.Outbox, sinks []Sink) (*Table, error) {
-	t := &Table{cfg: cfg}
+	t := &Table{cfg: cfg, destinations: len(sinks)}
 	if err := t.find(ctx, conn); err != nil {
 		return nil, err
 	}

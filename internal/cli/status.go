@@ -23,12 +23,24 @@ func newStatus(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				st.PausedRoutes = pausedRoutes(askRunning(cmd.Context(), s.cfg.HTTP.Addr), st.Leader)
 				return a.print(asJSON, st, func(p *page) { printStatus(p, st) })
 			})
 		},
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// pausedRoutes are those of a running relay, if it is the leader.
+func pausedRoutes(running *relay.State, leader status.Leader) (routes []relay.RouteState) {
+	if running == nil || running.Instance != leader.Instance {
+		return nil
+	}
+	for _, o := range running.Outboxes {
+		routes = append(routes, o.Paused...)
+	}
+	return routes
 }
 
 // slotName is the slot's name, empty where replication is off.
@@ -47,6 +59,11 @@ func printStatus(p *page, st status.Status) {
 		rows = append(rows, cells(c.Table, c.Pending, notReadyText(c), c.Deferred, c.Processing, c.Retrying, alarming(c.Dead), alarming(c.Uncertain), oldestText(c)))
 	}
 	p.table(rows)
+	for _, r := range st.PausedRoutes {
+		p.line("")
+		p.line("route %s of %s is paused for %s, because its rows all die of %s; mend the cause, then: pgrelay dead retry --table %s --all --reason %s",
+			r.Route, r.Outbox, time.Duration(r.PausedSeconds*float64(time.Second)).Round(time.Second), r.Reason, r.Outbox, r.Reason)
+	}
 }
 
 // notReadyText says of how many the join finds nothing, which may be for ever.

@@ -16,6 +16,8 @@ type Status struct {
 	Slot     Slot           `json:"slot"`
 	Leader   Leader         `json:"leader"`
 	Outboxes []relay.Counts `json:"outboxes"`
+	// PausedRoutes are those whose rows all die alike, if the leader could be asked.
+	PausedRoutes []relay.RouteState `json:"paused_routes,omitempty"`
 }
 
 // Slot is the replication slot's part of it.
