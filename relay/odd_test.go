@@ -15,11 +15,11 @@ func TestNumbersAndTimesThatAreNoneAndTypesOfTheUsersGoOutAsTheirText(t *testing
 	t.Parallel()
 	f := newFixture(t, config.Outbox{
 		Table: "public.odd", Columns: config.Columns{OrderingKey: "n"},
-		Routes: []config.Route{{Kind: "*", To: "fifo", Body: `[{{json .n}},{{json .f}},{{json .r}},{{json .at}},{{json .day}},{{json .m}},{{json .s}},{{json .p}},{{json .a}},{{json .created_at}}]`}},
+		Routes: []config.Route{{Kind: "*", To: "fifo", Body: `[{{json .n}},{{json .f}},{{json .r}},{{json .at}},{{json .day}},{{json .m}},{{json .s}},{{json .p}},{{json .a}},{{json .g}},{{json .created_at}}]`}},
 	},
 		`CREATE TYPE mood AS ENUM ('sad', 'so-so')`, `CREATE DOMAIN small AS int CHECK (VALUE < 10)`, `CREATE TYPE pair AS (a int, b text)`,
 		`CREATE TABLE odd (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, event_id uuid UNIQUE DEFAULT gen_random_uuid(), n numeric DEFAULT 'NaN', f float8 DEFAULT '-Infinity', r real DEFAULT 'Infinity',
-			at timestamptz DEFAULT 'infinity', day date DEFAULT '-infinity', m mood DEFAULT 'so-so', s small DEFAULT 7, p pair DEFAULT '(1,"x y")', a mood[] DEFAULT '{sad,so-so}',
+			at timestamptz DEFAULT 'infinity', day date DEFAULT '-infinity', m mood DEFAULT 'so-so', s small DEFAULT 7, g int GENERATED ALWAYS AS (s * 2) STORED, p pair DEFAULT '(1,"x y")', a mood[] DEFAULT '{sad,so-so}',
 			created_at timestamptz DEFAULT '-infinity', available_at timestamptz, published_at timestamptz)`)
 	f.start()
 	ids := f.ids(`INSERT INTO odd (available_at) VALUES (NULL), ('-infinity'), ('infinity'), (NULL) RETURNING id::text`)
@@ -30,7 +30,7 @@ func TestNumbersAndTimesThatAreNoneAndTypesOfTheUsersGoOutAsTheirText(t *testing
 		return f.one(`SELECT coalesce(string_agg(id::text, ' '), '') FROM odd WHERE published_at IS NULL`) == ids[2]
 	}, "all but the one that is never due are stamped")
 	for _, body := range pub.bodies() {
-		require.Equal(t, `["NaN","-Infinity","Infinity","infinity","-infinity","so-so",7,"(1,\"x y\")","{sad,so-so}","-infinity"]`, body)
+		require.Equal(t, `["NaN","-Infinity","Infinity","infinity","-infinity","so-so",7,"(1,\"x y\")","{sad,so-so}",14,"-infinity"]`, body)
 	}
 	var next *float64
 	require.NoError(t, f.conn.QueryRow(t.Context(), f.relay.Tables()[0].NextDue()).Scan(&next))

@@ -111,6 +111,8 @@ func TestStandbySaysSoAndTakesOver(t *testing.T) {
 			}
 			before := w.insert("q", 100)
 			w.settled(0)
+			// It asks again and again: a session that waited for the lock would hold back the vacuum of everybody.
+			require.Equal(t, "0", w.string(`SELECT count(*)::text FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`))
 			l := w.produce()
 			w.flows()
 			first.signal(end.signal)
