@@ -3,6 +3,8 @@ package relay
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +24,8 @@ type DeadLetter struct {
 	Gone     bool      `json:"gone"`  // its row has been deleted from the outbox
 }
 
-// DeadSelection says which dead letters of an outbox a command is about: IDs, or all (of a reason, if one is given).
+// DeadSelection says which dead letters of an outbox a command is about: IDs, or all (of a reason, if one is given). To a
+// change, a reason that no dead letter has is a *NotFoundError, as is an id.
 type DeadSelection struct {
 	IDs    []string
 	Reason string
@@ -73,6 +76,23 @@ func (t *Table) missing(letters []DeadLetter, ids []string) error {
 	return nil
 }
 
+// noReason names the reasons that dead letters have, to whoever asked for another.
+func (t *Table) noReason(ctx context.Context, conn *pgx.Conn, reason string) error {
+	letters, err := t.Dead(ctx, conn, DeadSelection{})
+	if err != nil {
+		return err
+	}
+	there := map[string]bool{}
+	for _, l := range letters {
+		there[l.Reason] = true
+	}
+	what := fmt.Sprintf("outbox %s has no dead letter with reason %s", t.Name, reason)
+	if len(there) > 0 {
+		what += "; there are " + strings.Join(slices.Sorted(maps.Keys(there)), ", ")
+	}
+	return &NotFoundError{what}
+}
+
 // retrySQL makes dead letters due at once with their attempts forgotten. They keep their generation: if a send of theirs arrived after
 // all, its repeat is still known to be one. $1 ids.
 const retrySQL = `
@@ -118,6 +138,9 @@ func (t *Table) changeDead(ctx context.Context, conn *pgx.Conn, s DeadSelection,
 	letters, err := t.Dead(ctx, conn, s)
 	if err != nil {
 		return 0, err
+	}
+	if s.Reason != "" && len(letters) == 0 {
+		return 0, t.noReason(ctx, conn, s.Reason)
 	}
 	for len(letters) > 0 {
 		n := min(len(letters), changeBatch)

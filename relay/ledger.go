@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -27,20 +26,18 @@ func (t *Table) findLedger(ctx context.Context, conn *pgx.Conn, facts keyFacts) 
 	l := &Ledger{}
 	var notNull []string
 	var recorded, unique bool
-	var lacks []string
 	err := conn.QueryRow(ctx, `
 		SELECT format('%I.%I', n.nspname, c.relname), coalesce(e.type, ''), EXISTS (
 		            SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'processed_at' AND NOT a.attisdropped),
 		       EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND i.indisunique
 		                  AND i.indnkeyatts = 1 AND i.indkey[0] = e.attnum AND i.indpred IS NULL),
 		       ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-		                AND a.attnotnull AND NOT a.atthasdef AND a.attidentity = '' AND a.attname NOT IN ('event_id', 'processed_at')),
-		       ARRAY(SELECT p FROM unnest('{SELECT,INSERT,DELETE}'::text[]) p WHERE NOT has_table_privilege(c.oid, p))
+		                AND a.attnotnull AND NOT a.atthasdef AND a.attidentity = '' AND a.attname NOT IN ('event_id', 'processed_at'))
 		  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 		  LEFT JOIN LATERAL (SELECT a.attnum, pg_catalog.format_type(a.atttypid, -1) AS type FROM pg_catalog.pg_attribute a
 		       WHERE a.attrelid = c.oid AND a.attname = 'event_id' AND NOT a.attisdropped) e ON true
 		 WHERE c.oid = pg_catalog.to_regclass($1) AND c.relkind IN ('r', 'p')`, given).
-		Scan(&l.Name, &l.eventType, &recorded, &unique, &notNull, &lacks)
+		Scan(&l.Name, &l.eventType, &recorded, &unique, &notNull)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return &TableError{t.Name, "ledger: there is no table " + given + ", or this role may not see it",
 			fmt.Sprintf("run: CREATE TABLE %s (event_id text PRIMARY KEY, processed_at timestamptz NOT NULL DEFAULT now())", given)}
@@ -66,10 +63,6 @@ func (t *Table) findLedger(ctx context.Context, conn *pgx.Conn, facts keyFacts) 
 	for _, c := range notNull {
 		refuse(fmt.Sprintf("run: ALTER TABLE %s ALTER COLUMN %s DROP NOT NULL", l.Name, quote(c)),
 			"its column %s needs a value that the relay does not have", quote(c))
-	}
-	if len(lacks) > 0 {
-		refuse(fmt.Sprintf("run: GRANT %s ON %s TO %s", strings.Join(lacks, ", "), l.Name, quote(conn.Config().User)),
-			"this role lacks rights on it: %s", strings.Join(lacks, ", "))
 	}
 	if problem := t.checkIdentity("the ledger remembers events by their event id", facts); problem != nil {
 		problems = append(problems, problem)

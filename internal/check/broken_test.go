@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
 
 	"pgrelay/internal/pgtest"
@@ -79,6 +78,17 @@ func TestABrokenSetUpIsNamedOnceAndItsAdviceMendsIt(t *testing.T) {
 			p.well()
 		})
 	}
+}
+
+func TestALedgerIsLookedAtAsWell(t *testing.T) {
+	t.Parallel()
+	p := healthy(t, pgtest.Migrated(t))
+	p.configure("{table: public.bookings,", "{table: public.bookings, ledger: public.done,")
+	line := p.wellBut("outbox public.bookings", "ledger: there is no table public.done", "run: CREATE TABLE public.done (event_id text PRIMARY KEY")
+	p.take(line.Fix)
+	line = p.wellBut("outbox public.bookings", "lacks rights on its ledger public.done: SELECT, INSERT, DELETE", "run: GRANT SELECT, INSERT, DELETE ON public.done TO")
+	p.take(line.Fix)
+	p.well()
 }
 
 func TestAMissingSchemaIsNamedAndWhatNeedsItSkipped(t *testing.T) {
@@ -249,26 +259,8 @@ func TestNothingIsAskedOfReplicationThatIsOff(t *testing.T) {
 
 func TestAPoolerIsNamed(t *testing.T) {
 	t.Parallel()
-	listener := listen(t)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			backend := pgproto3.NewBackend(conn, conn)
-			if _, err := backend.ReceiveStartupMessage(); err == nil {
-				backend.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: "08P01", Message: "unsupported startup parameter: jit"})
-				_ = backend.Flush() // the client tells
-			}
-			_ = conn.Close()
-		}
-	}()
-	t.Cleanup(func() { _ = listener.Close(); <-done })
 	p := healthy(t, pgtest.Migrated(t))
-	p.url.Host = listener.Addr().String()
+	p.url.Host = pgtest.Pooler(t)
 	p.wellBut("connection", "a pooler answers", "connect directly to PostgreSQL")
 }
 

@@ -17,6 +17,9 @@ type outboxFacts struct {
 	Name   string
 	Lacks  []string // privileges that are missing, as GRANT takes them
 	Hidden bool     // row security may hide rows
+	// Ledger is the outbox's, LedgerLacks what the role may not do to it.
+	Ledger      string
+	LedgerLacks []string
 	// Sequence is that of a key that gives ordered routes their order; empty: none.
 	Sequence string
 	Cache    int64
@@ -129,6 +132,14 @@ func readOutbox(ctx context.Context, conn *pgx.Conn, t *relay.Table) (outboxFact
 	if !t.OrderedByKey() {
 		f.Sequence = ""
 	}
+	if t.Ledger != nil {
+		f.Ledger = t.Ledger.Name
+		err := conn.QueryRow(ctx, `SELECT ARRAY(SELECT p FROM unnest('{SELECT,INSERT,DELETE}'::text[]) p WHERE NOT has_table_privilege($1, p))`, f.Ledger).
+			Scan(&f.LedgerLacks)
+		if err != nil {
+			return f, fmt.Errorf("reading the rights on %s: %w", f.Ledger, err)
+		}
+	}
 	f.Parts, err = readParts(ctx, conn, t)
 	return f, err
 }
@@ -138,6 +149,10 @@ func judgeOutbox(name string, f outboxFacts, role string) (lines []Line) {
 	if len(f.Lacks) > 0 {
 		lines = append(lines, failure(name, fmt.Sprintf("run: GRANT %s ON %s TO %s", strings.Join(f.Lacks, ", "), f.Name, quote(role)),
 			"this role lacks rights on it: %s", strings.Join(f.Lacks, ", ")))
+	}
+	if len(f.LedgerLacks) > 0 {
+		lines = append(lines, failure(name, fmt.Sprintf("run: GRANT %s ON %s TO %s", strings.Join(f.LedgerLacks, ", "), f.Ledger, quote(role)),
+			"this role lacks rights on its ledger %s: %s", f.Ledger, strings.Join(f.LedgerLacks, ", ")))
 	}
 	if f.Hidden {
 		lines = append(lines, failure(name, openRows(f.Name, role), "row security hides rows of it from this role"))

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"pgrelay/internal/config"
@@ -71,8 +72,14 @@ func describe(err error) string {
 	if errors.As(err, &problems) {
 		return fmt.Sprintf("the configuration has %d problem(s):\n%s", len(problems), problems)
 	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == insufficientPrivilege {
+		return err.Error() + "; docs/rights.md has the rights that each command needs"
+	}
 	return err.Error()
 }
+
+const insufficientPrivilege = "42501"
 
 // usageError says that the command line is wrong.
 type usageError struct{ err error }

@@ -63,6 +63,10 @@ func newRoot(a *app) *cobra.Command {
 	group(root, "Look:", newStatus(a), newRender(a), newExplain(a))
 	group(root, "Mend:", newDead(a), newRepublish(a), newSlot(a))
 	root.AddCommand(newVersion(a))
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		completion.Args, completion.RunE = noArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
 	return root
 }
 

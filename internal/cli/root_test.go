@@ -91,7 +91,7 @@ func TestAWrongCommandLineIsExitTwo(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
 		"nonsense", "check --nonsense", "check more", "dead nonsense", "render", "explain --table t", "republish --table t",
-		"dead retry --table t", "dead retry --table t --all --id 1", "completion bash more", "-c",
+		"dead retry --table t", "dead retry --table t --all --id 1", "completion bash more", "completion nonsense", "-c",
 	} {
 		code, out, stderr := do(t, nil, strings.Fields(line)...)
 		require.Equal(t, exitUsage, code, line)

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
 
 	"pgrelay/internal/pgtest"
@@ -256,27 +255,8 @@ func (p *patient) refusesPasswords() {
 
 func TestARunBehindAPoolerSaysSoAndWaits(t *testing.T) {
 	t.Parallel()
-	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	require.NoError(t, err)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			backend := pgproto3.NewBackend(conn, conn)
-			if _, err := backend.ReceiveStartupMessage(); err == nil {
-				backend.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: "08P01", Message: "unsupported startup parameter: jit"})
-				_ = backend.Flush() // the client tells
-			}
-			_ = conn.Close()
-		}
-	}()
-	t.Cleanup(func() { _ = listener.Close(); <-done })
 	p := newPatient(t, pgtest.Migrated(t))
-	p.url.Host = listener.Addr().String()
+	p.url.Host = pgtest.Pooler(t)
 	run := p.start()
 	p.names(run, "PostgreSQL is out of reach; trying again", "a pooler answers", "connect directly to PostgreSQL")
 	require.Zero(t, run.terminate())

@@ -90,6 +90,9 @@ func TestPoisonRowsDieAtOnceWithAReasonAndTheirNeighboursGo(t *testing.T) {
 		require.Zero(t, l.Attempts)
 	}
 	require.ElementsMatch(t, want, got)
+	code, _, stderr := w.run("dead", "retry", "--table", "notes", "--all", "--reason", "no_such_reason")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "has no dead letter with reason no_such_reason; there are ")
 
 	// Time enough for looks to come by.
 	for range 20 {

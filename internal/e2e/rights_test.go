@@ -15,16 +15,17 @@ import (
 func TestTheRightsInTheDocumentsAreEnough(t *testing.T) {
 	t.Parallel()
 	w := newWorldOn(t, pgtest.StartServer(t, pgtest.Options{}).NewMigrated(t), nil)
-	w.configure(sections{"outboxes": "[{table: pgrelay.outbox_events, routes: " + routes + "}, {table: public.email_outbox, routes: " + routes + "}]"})
+	w.configure(sections{"outboxes": "[{table: pgrelay.outbox_events, ledger: public.processed_events, routes: " + routes + "}, {table: public.email_outbox, routes: " + routes + "}]"})
 	w.exec(`CREATE ROLE app`)
 	w.exec(`CREATE TABLE email_outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 		event_type text, payload jsonb, published_at timestamptz, dead_at timestamptz, event_id uuid NOT NULL UNIQUE DEFAULT gen_random_uuid())`)
 	w.exec(`CREATE INDEX ON email_outbox (id) WHERE published_at IS NULL AND dead_at IS NULL`)
 	w.exec(`ALTER TABLE email_outbox ENABLE ROW LEVEL SECURITY`)
+	w.exec(`CREATE TABLE processed_events (event_id uuid PRIMARY KEY, processed_at timestamptz)`)
 	text, err := os.ReadFile("../../docs/rights.md")
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?ms)^```sql\n(.*?)^```$").FindAllSubmatch(text, -1)
-	require.Len(t, blocks, 5)
+	require.Len(t, blocks, 6)
 	for _, block := range blocks {
 		w.exec(string(block[1]))
 	}
@@ -67,5 +68,6 @@ func TestTheRightsInTheDocumentsAreEnough(t *testing.T) {
 		code, out = does("support", args...)
 		require.Equal(t, 1, code, "%v: %s", args, out)
 		require.Contains(t, out, "permission denied", args)
+		require.Contains(t, out, "docs/rights.md", args)
 	}
 }
