@@ -119,6 +119,8 @@ func faultOf(kind string, entries []sqstest.Entry) sqstest.Fault {
 		return some(0.3, func() sqstest.EntryFault { return sqstest.EntryFault{Omit: true, Discard: rand.IntN(2) == 0} })
 	case "calls slow":
 		return sqstest.Fault{Delay: time.Duration(rand.Int64N(int64(1500 * ms)))}
+	case "calls late":
+		return sqstest.Fault{Delay: 1500 * ms}
 	case "calls hang":
 		return sqstest.Fault{Delay: callTimeout + 2*time.Second}
 	}

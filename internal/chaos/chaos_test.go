@@ -135,7 +135,7 @@ func (w *world) judge(h *history, unwell []error) {
 	if w.samples.memory > memoryMost {
 		w.t.Errorf("G10 memory: a process took %s", size(w.samples.memory))
 	}
-	if 2*len(w.samples.moves) < w.samples.taken {
+	if 10*len(w.samples.moves) < w.samples.taken {
 		w.t.Errorf("G5 slot: in %d looks its confirmed position was seen to be in %d places only", w.samples.taken, len(w.samples.moves))
 	}
 	if w.t.Failed() {

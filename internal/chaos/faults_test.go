@@ -49,6 +49,8 @@ func (w *world) inflict(ctx context.Context, f fault) (ended time.Time, err erro
 		err = w.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'pgrelay%' AND ` + some)
 	case "backend killed", "server crashed", "server restarted":
 		err = w.hitServer(ctx, f)
+	case "lead torn away":
+		err = w.tearLead(ctx, f)
 	case "rows locked", "table locked":
 		err = w.lock(ctx, f)
 	case "stamps refused":
@@ -102,6 +104,27 @@ func (w *world) hitLinkOrQueue(ctx context.Context, f fault) {
 	w.answers.set(f.target, f.kind)
 	pause(ctx, f.lasts)
 	w.answers.set(f.target, "")
+}
+
+// tearLead cuts the leader off from the database while calls take long, until another instance leads and has sent the same rows: what
+// the first one had to say of them arrives then.
+func (w *world) tearLead(ctx context.Context, f fault) error {
+	name, err := w.ask(`SELECT left(process, 1) FROM chaos.log WHERE what = 'lead' ORDER BY seq DESC LIMIT 1`)
+	if err != nil {
+		return err
+	}
+	for _, q := range queues {
+		w.answers.set(q, "calls late")
+	}
+	p := w.instances[name].database
+	p.set(network{blocked: [2]bool{true, true}})
+	pause(ctx, f.lasts)
+	p.set(network{})
+	pause(ctx, time.Second)
+	for _, q := range queues {
+		w.answers.set(q, "")
+	}
+	return nil
 }
 
 func networkOf(what string, dice uint64) network {

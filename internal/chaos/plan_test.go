@@ -33,6 +33,7 @@ var (
 	tables        = []string{ownTable, bareTable}
 	slot          = []string{"slot"}
 	server        = []string{"server"}
+	lead          = []string{"lead"}
 )
 
 const ms = time.Millisecond
@@ -48,6 +49,7 @@ var kinds = []kind{
 	{"queue link cut", queueLinks, 100 * ms, 5000 * ms},
 	{"queue link half-open", queueLinks, 500 * ms, 8000 * ms},
 	{"queue link slow", queueLinks, 1000 * ms, 6000 * ms},
+	{"lead torn away", lead, 5500 * ms, 7500 * ms},
 	{"entries refused", queues, 1000 * ms, 6000 * ms},
 	{"entries refused for good", queues, 500 * ms, 2000 * ms},
 	{"throttled", queues, 500 * ms, 5000 * ms},
@@ -81,6 +83,9 @@ const (
 	turnLasts = 40 * time.Second
 	stormGap  = 1700 * ms // on average
 	calmGap   = 4 * time.Second
+	// finale is how long before the end the last fault comes: the slot is dropped, and nothing that happens later makes up for a
+	// catch-up that was forgotten.
+	finale = 5 * time.Second
 )
 
 // newPlan deals the faults. One that would hit what is still being hit goes to the next target, or is passed over.
@@ -89,7 +94,7 @@ func newPlan(seed uint64, lasts time.Duration) plan {
 	p := plan{seed: seed, lasts: lasts, slow: seed%2 == 0}
 	busy := map[string]time.Duration{}
 	var deck []kind
-	for at := time.Second; at < lasts; {
+	for at := time.Second; at < lasts-finale; {
 		if len(deck) == 0 {
 			deck = slices.Clone(kinds)
 			rnd.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
@@ -102,11 +107,12 @@ func newPlan(seed uint64, lasts time.Duration) plan {
 			gap = f.lasts + calmGap
 		}
 		at += min(gap, 20*time.Second)
-		if f.target = free(rnd, k.hits, busy, f.at); f.target != "" && f.at+f.lasts < lasts {
+		if f.target = free(rnd, k.hits, busy, f.at); f.target != "" && f.at+f.lasts < lasts-finale-time.Second {
 			busy[f.target] = f.at + f.lasts + time.Second
 			p.faults = append(p.faults, f)
 		}
 	}
+	p.faults = append(p.faults, fault{kind: "slot dropped", target: slot[0], at: lasts - finale})
 	return p
 }
 

@@ -34,8 +34,8 @@ var (
 	payload = map[string]string{ownTable: "payload", bareTable: "document"}
 )
 
-// callTimeout is the destinations' timeout.
-const callTimeout = 4 * time.Second
+// callTimeout is the destinations' timeout: long, so that no busy machine makes a call run into it that no fault held up.
+const callTimeout = 10 * time.Second
 
 // world is what a run happens in.
 type world struct {
