@@ -39,7 +39,7 @@ func TestNothingIsLostRepeatedWithoutReasonOrDisorderedInChaos(t *testing.T) {
 			all.add(f)
 		})
 	}
-	if !t.Failed() {
+	if all != nil {
 		t.Logf("figures\n\n%s", all)
 	}
 }
@@ -78,6 +78,8 @@ func unleashed(t *testing.T, p plan) *figures {
 	for _, name := range processes {
 		unwell = append(unwell, w.instances[name].current().stop())
 	}
+	stopSampling()
+	sampler.Wait()
 	h, err := w.read(ctx)
 	require.NoError(t, err)
 	f := h.measure(w, lasted, drained)

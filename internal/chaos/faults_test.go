@@ -17,12 +17,19 @@ import (
 // unleash brings about the plan's faults, each at its time, and returns when the last has ended.
 func (w *world) unleash(ctx context.Context) {
 	var all sync.WaitGroup
+	turns := map[string]*sync.Mutex{} // on a busy machine a fault may last longer than planned
 	for _, f := range w.plan.faults {
+		if turns[f.target] == nil {
+			turns[f.target] = &sync.Mutex{}
+		}
+		turn := turns[f.target]
 		pause(ctx, time.Until(w.began.Add(f.at)))
 		if ctx.Err() != nil {
 			break
 		}
 		all.Go(func() {
+			turn.Lock()
+			defer turn.Unlock()
 			began := time.Now()
 			ended, err := w.inflict(ctx, f)
 			w.mu.Lock()

@@ -124,7 +124,7 @@ func (r *run) stop() error {
 		r.kill()
 		return fmt.Errorf("%s did not end within %s of SIGTERM", r.name, patience)
 	}
-	if code := r.cmd.ProcessState.ExitCode(); code != 0 {
+	if code := r.cmd.ProcessState.ExitCode(); code != 0 && r.stderr.String() != "" { // else it had not yet begun to listen
 		return fmt.Errorf("%s ended with exit code %d after SIGTERM\n%s", r.name, code, r.stderr.tail())
 	}
 	return nil
