@@ -57,7 +57,8 @@ func NewScheduler(cfg SchedulerConfig) *Scheduler {
 		on: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pgrelay_scheduler_enabled", Help: "1 while jobs are run when they are due, 0 while they are switched off."}),
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "pgrelay_job_runs_total", Help: "Ticks of a job, by what came of them."}, []string{"job", "result"}),
+			// Not "job": Prometheus has a label of that name.
+			Name: "pgrelay_job_runs_total", Help: "Ticks of a job, by what came of them."}, []string{"name", "result"}),
 	}
 	for _, j := range cfg.Jobs { // there from the start, so that a rate over them sees the first
 		s.runs.WithLabelValues(j.Name, jobDone)
