@@ -57,7 +57,7 @@ func (c *claimer) foregone(d *delivery) bool {
 	}
 	err := c.build(d)
 	if err != nil {
-		d.unsent, d.verdict = true, verdict{kind: verdictDead, reason: rejected(err).Reason, detail: rejected(err).Detail}
+		d.unsent, d.verdict = true, d.table.malformed(rejected(err))
 		c.relay.guard.judge(time.Now(), []*delivery{d})
 	}
 	return err != nil

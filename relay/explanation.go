@@ -155,6 +155,9 @@ func (x *explaining) settled() {
 			x.note("its event is in the ledger %s%s, which --force deletes it from", x.table.Ledger.Name, x.at(x.RecordedAt))
 		}
 		x.say(StatePublished, "It was published%s. To send it again, run: %s%s", x.at(x.PublishedAt), x.command("republish"), force)
+		if x.table.stampsMalformed() {
+			x.note("on_malformed is stamp: a malformed row that was stamped without being sent looks the same; the log and pgrelay_malformed_stamped_total tell of those")
+		}
 		if x.table.names.deadAt == "" {
 			x.note("the table has no dead_at: a row that died and whose dead letter was discarded looks the same")
 		}
@@ -173,6 +176,22 @@ func (x *explaining) settled() {
 		x.say(StateDiscarded, "Its %s is set%s and no dead letter stands for it: it was discarded, or somebody set it by hand. To send it after all, run: %s",
 			x.table.names.deadAt, x.at(x.DeadAt), x.command("republish"))
 	}
+}
+
+// malformed says what becomes of a row that has no message, unless a person mends it.
+func (x *explaining) malformed(mend string) string {
+	if x.table.stampsMalformed() {
+		return "stamps it without sending it, as on_malformed says. " + mend + ", and if it is stamped by then, run: " + x.command("republish")
+	}
+	return "makes it dead. " + mend + ", and if it is dead by then, run: " + x.command("dead retry")
+}
+
+// bringBack says how to have those sent of which a route died.
+func (x *explaining) bringBack(reason string) string {
+	if x.table.stampsMalformed() {
+		return "republish those that were stamped: the log names them"
+	}
+	return fmt.Sprintf("run: pgrelay dead retry --table %s --all --reason %s", shellWord(x.out.Table), shellWord(reason))
 }
 
 func (x *explaining) claimed() {
@@ -213,11 +232,10 @@ func (x *explaining) waiting() {
 	case !x.Ready:
 		x.say(StateNotReady, "It is not ready: this is not true of it: %s. It goes when it is; looks ask each %s.", oneLine(strings.Join(x.False, "; nor is this: ")), x.Interval)
 	case x.Route == routeSeveral:
-		x.say(StateAmbiguous, "The join finds several rows for it, so the next claim makes it dead. Make it find one, and if it is dead by then, run: %s",
-			x.command("dead retry"))
+		x.say(StateAmbiguous, "The join finds several rows for it, so the next claim %s", x.malformed("Make it find one"))
 	case x.Route < 0 && x.barred() == nil:
-		x.say(StateNoRoute, "No route of outbox %s matches its kind %q, so the next claim makes it dead. Add a route, and if it is dead by then, run: %s",
-			x.table.Name, x.Kind, x.command("dead retry"))
+		x.say(StateNoRoute, "No route of outbox %s matches its kind %q, so the next claim %s",
+			x.table.Name, x.Kind, x.malformed("Add a route"))
 	case x.Failed && x.FailedDeadAt == nil && x.NextAttempt.After(x.Now):
 		x.out.Until = x.NextAttempt
 		x.say(StateRetrying, "It is tried again%s: %s", x.at(x.NextAttempt), x.tries())
@@ -232,8 +250,8 @@ func (x *explaining) waiting() {
 	case x.barred() != nil:
 		r := x.barred()
 		x.say(StatePaused, "Route %s is paused for %s: %d of its rows in a row died of %s. One row of it is tried in %s, and all go when one gets through. "+
-			"Mend the cause, restart pgrelay if its configuration was the cause, and run: pgrelay dead retry --table %s --all --reason %s",
-			r.Route, seconds(r.PausedSeconds), guardDeaths, sentence(r.Reason, r.Detail), seconds(r.ProbeSeconds), shellWord(x.out.Table), shellWord(r.Reason))
+			"Mend the cause, restart pgrelay if its configuration was the cause, and %s",
+			r.Route, seconds(r.PausedSeconds), guardDeaths, sentence(r.Reason, r.Detail), seconds(r.ProbeSeconds), x.bringBack(r.Reason))
 	case paused:
 		x.say(StatePaused, "%s", destination)
 	case x.problem() != "":

@@ -60,7 +60,10 @@ func (g *guard) judge(now time.Time, ds []*delivery) {
 		switch d.verdict.kind {
 		case verdictDelivered:
 			g.passed(now, d)
-		case verdictDead:
+		case verdictDead, verdictDropped:
+			if d.verdict.kind == verdictDropped && d.route == noRoute {
+				continue // the outbox says that kinds which nobody knows are stamped
+			}
 			if g.spares(now, d) {
 				d.verdict = verdict{kind: verdictBack}
 			}

@@ -161,7 +161,7 @@ func (t *Table) readJoin(ctx context.Context, conn *pgx.Conn) (problem, err erro
 		}
 		fields, err := describe(ctx, conn, piece.sql)
 		if pg := new(pgconn.PgError); errors.As(err, &pg) && !sessionLost(conn, err) {
-			return t.refuseSQL(piece.key, pg, conn.Config().User), nil
+			return t.refuseSQL(piece.key, "SELECT", pg, conn.Config().User), nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("trying %s of %s: %w", piece.key, t.Name, err)
@@ -184,9 +184,9 @@ func describe(ctx context.Context, conn *pgx.Conn, sql string) ([]pgconn.FieldDe
 	return slices.Clone(rows.FieldDescriptions()), rows.Err()
 }
 
-func (t *Table) refuseSQL(key string, pg *pgconn.PgError, role string) error {
+func (t *Table) refuseSQL(key, right string, pg *pgconn.PgError, role string) error {
 	if pg.Code == "42501" {
-		return &TableError{t.Name, key + ": " + pg.Message, fmt.Sprintf("run GRANT SELECT ON … TO %s for what it names", quote(role))}
+		return &TableError{t.Name, key + ": " + pg.Message, fmt.Sprintf("run GRANT %s ON … TO %s for what it names", right, quote(role))}
 	}
 	hint := "correct the SQL; the outbox table is o in it"
 	if pg.Hint != "" {

@@ -224,3 +224,38 @@ func TestJoinIsRefusedWithTheKeyAtFault(t *testing.T) {
 		require.ErrorContains(t, err, c.want, name)
 	}
 }
+
+func TestMalformedRowIsStampedWithItsColumnsWhereTheOutboxSaysSo(t *testing.T) {
+	t.Parallel()
+	outbox := config.Outbox{
+		Table: "odd", Kind: config.RowKind{Column: "kind"}, Routes: []config.Route{{Kind: "good", To: "queue", Body: "{{.id}}"}},
+		OnMalformed: config.MalformedStamp, Set: `k = COALESCE(k, 'was ' || kind), reason = 'x', "pending@" = id -- all of them names of the stamp's own`,
+	}
+	f := newFixture(t, outbox, `CREATE TABLE odd (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), ordering_key text DEFAULT 'k', kind text, k text, reason text, "pending@" uuid, published_at timestamptz)`)
+	bad, good := f.one(`INSERT INTO odd (kind) VALUES ('strange') RETURNING id::text`), f.one(`INSERT INTO odd (kind) VALUES ('good') RETURNING id::text`)
+	f.exec(`INSERT INTO pgrelay.failures (outbox, row_id, attempts, next_attempt_at) VALUES ('public.odd', $1, 1, now())`, bad)
+	f.explain(bad).says(t, StateNoRoute, "stamps it without sending it", "pgrelay republish --table public.odd")
+	f.start()
+	f.offer(bad, good)
+	f.pubs["queue"].wait(t, 1)
+	f.awaitState(good, StatePublished)
+	f.awaitState(bad, StatePublished).says(t, StatePublished, "on_malformed is stamp")
+	require.Equal(t, "was strange x "+bad, f.one(`SELECT concat_ws(' ', k, reason, "pending@") FROM odd WHERE id::text = $1`, bad))
+	require.Equal(t, "1", f.one(`SELECT count(*)::text FROM odd WHERE k IS NULL`), "only the malformed row is set")
+	f.waitFor(`SELECT count(*) FROM pgrelay.failures`, 0)
+	require.Len(t, f.pubs["queue"].messages(), 1)
+
+	f.exec(`INSERT INTO odd (kind) SELECT 'unknown' FROM generate_series(1, 150)`)
+	f.offer(f.ids(`SELECT id::text FROM odd WHERE published_at IS NULL`)...)
+	f.waitFor(`SELECT count(*) FROM odd WHERE published_at IS NULL`, 0) // however many: the route that isn't there is never paused
+
+	for set, want := range map[string]string{
+		"nothing = 1":          `set: PostgreSQL refuses it: column "nothing" of relation "odd" does not exist`,
+		"published_at = now()": "set: PostgreSQL refuses it: multiple assignments",
+		"k = kinds":            `set: PostgreSQL refuses it: column "kinds" does not exist`,
+	} {
+		outbox.Set = set
+		_, err := OpenTable(t.Context(), f.conn, outbox, []Sink{{Name: "queue"}, {Name: "fifo"}})
+		require.ErrorContains(t, err, want)
+	}
+}

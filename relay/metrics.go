@@ -4,11 +4,12 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // metrics are the relay's own; destinations have theirs.
 type metrics struct {
-	leader   prometheus.Gauge
-	dead     *prometheus.CounterVec
-	dropped  *prometheus.CounterVec
-	recorded *prometheus.CounterVec
-	routes   *prometheus.GaugeVec
+	leader    prometheus.Gauge
+	dead      *prometheus.CounterVec
+	dropped   *prometheus.CounterVec
+	recorded  *prometheus.CounterVec
+	routes    *prometheus.GaugeVec
+	malformed *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer, tables []*Table) *metrics {
@@ -24,6 +25,8 @@ func newMetrics(reg prometheus.Registerer, tables []*Table) *metrics {
 		routes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "pgrelay_route_paused", Help: "1 while a route is paused because its rows all die alike; the rows that no route takes count as one."}, []string{"outbox", "route"}),
 	}
+	m.malformed = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "pgrelay_malformed_stamped_total", Help: "Malformed rows that were stamped and not sent, as their outbox's on_malformed says."}, []string{"outbox", "reason"})
 	for _, t := range tables {
 		for route := noRoute; route < len(t.sinks); route++ {
 			m.routes.WithLabelValues(t.Name, t.RouteName(route))
@@ -32,6 +35,6 @@ func newMetrics(reg prometheus.Registerer, tables []*Table) *metrics {
 		m.recorded.WithLabelValues(t.Name)
 		m.dropped.WithLabelValues(t.Name)
 	}
-	reg.MustRegister(m.leader, m.dead, m.dropped, m.recorded, m.routes)
+	reg.MustRegister(m.leader, m.dead, m.dropped, m.recorded, m.routes, m.malformed)
 	return m
 }

@@ -8,9 +8,8 @@ import (
 	"pgrelay/internal/config"
 )
 
-// What stands in a route's place where there is none.
+// What stands in a route's place where there is none, beside noRoute.
 const (
-	routeNone     = -1 // no route takes the kind
 	routeSeveral  = -2 // the join finds several rows for the row
 	routeUnjoined = -3 // it finds none
 )
@@ -30,9 +29,9 @@ func routeCase(routes []config.Route, kindExpr string) string {
 		fmt.Fprintf(&sql, " WHEN %s %s %s THEN %d", kind, operator, stringLiteral(operand), i)
 	}
 	if len(routes) == 0 {
-		return strconv.Itoa(routeNone)
+		return strconv.Itoa(noRoute)
 	}
-	fmt.Fprintf(&sql, " ELSE %d END", routeNone)
+	fmt.Fprintf(&sql, " ELSE %d END", noRoute)
 	return sql.String()
 }
 

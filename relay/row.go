@@ -80,6 +80,8 @@ const (
 	verdictUnknown
 	// verdictDead takes the row out of the pending set with its reason.
 	verdictDead
+	// verdictDropped marks a malformed row as if it had been delivered.
+	verdictDropped
 )
 
 // eventID is the id that people and consumers know the event by, empty if the row did not become a message and has none.

@@ -184,6 +184,7 @@ func (s *stamper) stampAll(ctx context.Context, o *outbox, ds []*delivery) {
 
 var outcomeNames = map[verdictKind]string{
 	verdictBack: "back", verdictDelivered: "delivered", verdictRetry: "retry", verdictUnknown: "unknown", verdictDead: "dead",
+	verdictDropped: "dropped",
 }
 
 // stamp runs the statement and returns what it said of each id; ids that it did not hold are missing.
@@ -323,6 +324,9 @@ func (s *stamper) remember(o *outbox, d *delivery, now time.Time) {
 	case verdictDead:
 		s.relay.recent.settle(o.table, d.row.ID, d.lsn, time.Time{})
 		s.relay.died(o.table, d.row.ID, d.row.Kind, d.verdict.reason, d.verdict.detail)
+	case verdictDropped:
+		s.relay.recent.settle(o.table, d.row.ID, d.lsn, time.Time{})
+		s.relay.dropped(d)
 	case verdictRetry, verdictUnknown, verdictBack:
 		if d.verdict.kind != verdictBack {
 			s.relay.looker.Due(o.table, d.verdict.delay)

@@ -75,6 +75,7 @@ func expander(t *Table) *strings.Replacer {
 		"@routeroom", strconv.Itoa(t.routeRoom(0) + 1), // SQL counts from 1
 		"@event", t.event(),
 		"@stamped", t.recording("locked r JOIN taken t USING (id) WHERE t.same AND t.pending AND t.outcome = 'delivered'"),
+		"@dropping", t.dropping(),
 		"@rescued", t.recording("locked r"),
 		"@struck", t.striking(),
 		"@published", quote(n.publishedAt),

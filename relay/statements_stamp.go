@@ -1,7 +1,7 @@
 package relay
 
 // stampSQL gives every delivery of any number of batches its outcome. Parallel arrays: $1 claims, $2 ids, $3 versions,
-// $4 outcomes (delivered, retry, unknown, dead, back), $5 delays in seconds, $6 charged attempts, $7 whether a failures row was seen,
+// $4 outcomes (delivered, retry, unknown, dead, dropped, back), $5 delays in seconds, $6 charged attempts, $7 whether a failures row was seen,
 // $8 event ids, $9 kinds, $10 reasons, $11 details; $12, $13 the distinct claims and
 // the leads that they were made in; and again with the first, $14 the destinations whose line a dead row holds, NULL where it lets it go.
 //
@@ -31,13 +31,13 @@ taken AS MATERIALIZED (
 	 WHERE g.outcome = 'back' OR l.k IS NOT NULL OR s.id IS NULL),
 marked AS (
 	UPDATE @outbox o SET @published = now() FROM taken t
-	 WHERE @o.id = t.k AND t.same AND t.pending AND t.outcome = 'delivered')@stamped,
+	 WHERE @o.id = t.k AND t.same AND t.pending AND t.outcome = 'delivered')@stamped@dropping,
 buried AS (
 	UPDATE @outbox o SET @dead = now() FROM taken t
 	 WHERE @o.id = t.k AND t.same AND t.pending AND t.outcome = 'dead'),
 healed AS (
 	DELETE FROM pgrelay.failures f USING taken t
-	 WHERE t.same AND t.outcome = 'delivered' AND t.had AND f.outbox = @name AND f.row_id = t.id),
+	 WHERE t.same AND t.outcome IN ('delivered', 'dropped') AND t.had AND f.outbox = @name AND f.row_id = t.id),
 failed AS (
 	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, attempts, unknowns, generation, next_attempt_at, dead_at, holds_to, holds_key, claim, epoch, reason, detail)
 	SELECT @name, t.id, t.event_id, t.kind,

@@ -95,6 +95,9 @@ func OpenTable(ctx context.Context, conn *pgx.Conn, cfg config.Outbox, sinks []S
 	if problem, err := t.readJoin(ctx, conn); problem != nil || err != nil {
 		return nil, errors.Join(problem, err)
 	}
+	if problem, err := t.trySet(ctx, conn); problem != nil || err != nil {
+		return nil, errors.Join(problem, err)
+	}
 	if problem := t.mapKind(cfg.Kind); problem != nil {
 		problems = append(problems, problem)
 	}

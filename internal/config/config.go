@@ -109,7 +109,10 @@ type Outbox struct {
 	Select string  `yaml:"select"`
 	Ready  string  `yaml:"ready"`
 	Kind   RowKind `yaml:"kind"`
-	Routes []Route `yaml:"routes"`
+	// OnMalformed says what becomes of a row that has no message; Set are SQL assignments beside the stamp.
+	OnMalformed string  `yaml:"on_malformed"` // dead_letter | stamp
+	Set         string  `yaml:"set"`
+	Routes      []Route `yaml:"routes"`
 	// Line is where the outbox stands in the file, for later errors.
 	Line int `yaml:"-"`
 }

@@ -33,6 +33,8 @@ func setDefaults(v reflect.Value) {
 			Timeout:     seconds(15),
 			Pause:       Pause{Initial: Duration(250 * time.Millisecond), Max: seconds(10)},
 		}
+	case *Outbox:
+		*entry = Outbox{OnMalformed: MalformedDead}
 	case *Route:
 		*entry = Route{Order: OrderKey, OnDead: OnDeadRelease}
 	}

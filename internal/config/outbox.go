@@ -23,6 +23,12 @@ const (
 	OnDeadBlock   = "block"
 )
 
+// What becomes of a row that has no message.
+const (
+	MalformedDead  = "dead_letter"
+	MalformedStamp = "stamp"
+)
+
 func (v *validator) outboxes() {
 	if len(v.c.Outboxes) == 0 {
 		v.report("outboxes", "is required: without an outbox there is nothing to relay; begin with pgrelay.outbox_events")
@@ -38,6 +44,11 @@ func (v *validator) outboxes() {
 		v.sql(key+".select", o.Select)
 		v.sql(key+".ready", o.Ready)
 		v.rowKind(key, o)
+		v.oneOf(key+".on_malformed", o.OnMalformed, MalformedDead, MalformedStamp)
+		v.sql(key+".set", o.Set)
+		if o.Set != "" && o.OnMalformed != MalformedStamp {
+			v.report(key+".set", "belongs to on_malformed: stamp; a dead letter sets nothing")
+		}
 		v.routes(key+".routes", o.Routes)
 	}
 }
