@@ -129,3 +129,25 @@ func TestLinksBetweenTheDocumentsLeadSomewhere(t *testing.T) {
 		}
 	}
 }
+
+func TestTestsThatTheDocumentsNameAreThere(t *testing.T) {
+	t.Parallel()
+	there := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, name := range declared.FindAllStringSubmatch(string(text), -1) {
+			there[name[1]] = true
+		}
+		return err
+	})
+	require.NoError(t, err)
+	for path, text := range documents(t) {
+		for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`).FindAllString(text, -1) {
+			require.True(t, there[name], "%s: there is no %s", path, name)
+		}
+	}
+}

@@ -33,6 +33,7 @@ type patient struct {
 }
 
 const patientSQL = `
+SET password_encryption = 'scram-sha-256'; -- before 14 it is md5
 CREATE ROLE $role LOGIN REPLICATION PASSWORD '` + rolePassword + `';
 GRANT CREATE ON DATABASE $database TO $role;
 GRANT USAGE ON SCHEMA pgrelay TO $role;

@@ -139,42 +139,57 @@ func (w *world) disjoint(settled, repeats []string) {
 	}
 }
 
-func TestFrozenLeaderIsReplacedAndSendsNothingMoreWhenItThaws(t *testing.T) {
+func TestLeaderThatIsFrozenOrCutOffIsReplacedAndSendsNothingOfWhatItHolds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	// Each instance has an SQS of its own, so that it is seen who sends.
-	w.configure(sections{
-		"poller": slowPoller,
-		"destinations": "{fifo: " + w.queue(fifoQueue) +
-			", queue: {type: sqs, queue: " + standardQueue + ", endpoint: '${SQS}', concurrency: 1, timeout: 30s}}",
-	})
-	own := sqstest.Start(t)
-	own.CreateQueue(standardQueue, nil)
-	first := w.start("SQS=" + own.URL)
-	second := w.standBy("SQS=" + w.sqs.URL)
-	calls := holdCalls(t, own.Server)
-	w.insert("q", 50)
-	calls.await(w)
-	calls.moreWait(w)
+	for _, c := range []struct {
+		name       string
+		harm, mend func(first *process, px *proxy)
+	}{
+		{"frozen", func(first *process, _ *proxy) { first.signal(syscall.SIGSTOP) }, func(first *process, _ *proxy) { first.signal(syscall.SIGCONT) }},
+		{"cut off", func(_ *process, px *proxy) { px.lose(toServer | toClient) }, func(*process, *proxy) {}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			// Each instance has an SQS of its own, so that it is seen who sends.
+			w.configure(sections{
+				"poller": slowPoller,
+				"destinations": "{fifo: " + w.queue(fifoQueue) +
+					", queue: {type: sqs, queue: " + standardQueue + ", endpoint: '${SQS}', concurrency: 1, timeout: 30s}}",
+			})
+			own := sqstest.Start(t)
+			own.CreateQueue(standardQueue, nil)
+			px := newProxy(t, w.db.URL)
+			first := w.start(px.env(), "SQS="+own.URL)
+			second := w.standBy("SQS=" + w.sqs.URL)
+			calls := holdCalls(t, own.Server)
+			w.insert("q", 50)
+			calls.await(w)
+			calls.moreWait(w)
 
-	first.signal(syscall.SIGSTOP)
-	second.takesOver(patience)
-	w.arrive(standardQueue, 50)
-	first.signal(syscall.SIGCONT)
-	calls.release()
-	first.says("lost the lead; standing by")
-	pgtest.Eventually(t, patience, func() error {
-		if _, text := first.get("/readyz"); strings.TrimSpace(text) != "standing by" {
-			return fmt.Errorf("%s", text)
-		}
-		return nil
-	}, "the thawed instance stands by")
-	w.insert("q", 50)
-	w.settled(0)
-	require.Zero(t, first.terminate())
-	second.stop()
-	require.EqualValues(t, 1, calls.calls.Load(), "the thawed instance sent something")
-	require.Empty(t, w.repeats(standardQueue))
+			c.harm(first, px)
+			second.takesOver(patience)
+			w.arrive(standardQueue, 50)
+			c.mend(first, px)
+			calls.release()
+			first.says("lost the lead; standing by")
+			px.restore()
+			pgtest.Eventually(t, patience, func() error {
+				if _, text := first.get("/readyz"); strings.TrimSpace(text) != "standing by" {
+					return fmt.Errorf("%s", text)
+				}
+				return nil
+			}, "it stands by")
+			w.insert("q", 50)
+			w.settled(0)
+			require.EqualValues(t, 1, calls.calls.Load(), "it sent something after the other led")
+			px.cut() // what it has left half-open
+			px.restore()
+			require.Zero(t, first.terminate())
+			second.stop()
+			require.Empty(t, w.repeats(standardQueue))
+		})
+	}
 }
 
 func TestSessionThatIsEndedComesBackAndNothingIsLostOrRepeated(t *testing.T) {

@@ -1,7 +1,10 @@
 package e2e_test
 
 import (
+	"flag"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"pgrelay/internal/cli"
@@ -20,6 +23,10 @@ var wrap func(name string, pub relay.Publisher) relay.Publisher
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		os.Exit(cli.Main(cli.Program{Wrap: wrap}))
+	}
+	// These tests wait for processes, servers and time-outs more than they work.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
 	}
 	pgtest.Main(m)
 }
