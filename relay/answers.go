@@ -158,7 +158,7 @@ func (c *claimer) nextOf(ctx context.Context, t *Table, line lineKey) ([]string,
 	defer cancel()
 	var behind *int64
 	if low, ok := c.relay.recent.lows.Get(line); ok && t.lows() {
-		behind = &low
+		behind = &low.id
 	}
 	rows, err := c.leader.conn.Query(limited, t.sql.line, line.key, line.sink, behind)
 	if err != nil {

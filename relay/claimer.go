@@ -328,9 +328,9 @@ func (c *claimer) take(ctx context.Context, t *Table, wants []want, rooms []int3
 	})
 }
 
-// lows are what is remembered of the lines that ids belong to: keys, destinations, last settled ids.
+// lows are what is remembered of the lines that ids belong to: keys, destinations, last settled ids and when those were claimed.
 func (c *claimer) lows(ctx context.Context, t *Table, ids []string) ([]any, error) {
-	keys, sinks, lows := []string{}, []int32{}, []int64{}
+	keys, sinks, lows, dues := []string{}, []int32{}, []int64{}, []time.Time{}
 	if c.relay.recent.lows.Len() > 0 {
 		rows, err := c.leader.conn.Query(ctx, t.sql.keys, ids)
 		if err != nil {
@@ -343,7 +343,8 @@ func (c *claimer) lows(ctx context.Context, t *Table, ids []string) ([]any, erro
 			k := lineKey{t, key, sink}
 			if low, ok := c.relay.recent.lows.Get(k); ok && !seen[k] {
 				seen[k] = true
-				keys, sinks, lows = append(keys, key), append(sinks, int32(sink)), append(lows, low)
+				keys, sinks, lows = append(keys, key), append(sinks, int32(sink)), append(lows, low.id)
+				dues = append(dues, low.due)
 			}
 			return nil
 		})
@@ -351,7 +352,7 @@ func (c *claimer) lows(ctx context.Context, t *Table, ids []string) ([]any, erro
 			return nil, err
 		}
 	}
-	return []any{keys, sinks, lows}, nil
+	return []any{keys, sinks, lows, dues}, nil
 }
 
 func scanDelivery(row pgx.CollectableRow, t *Table) (*delivery, error) {
@@ -361,7 +362,7 @@ func scanDelivery(row pgx.CollectableRow, t *Table) (*delivery, error) {
 	var age *float64
 	r := &d.row
 	err := row.Scan(&d.claim, &r.ID, &r.Version, &d.route, &ordered, &r.OrderingKey, &r.EventID, &r.Kind, &r.Payload, &r.Headers, &values,
-		&r.Attempts, &r.Unknowns, &r.Crashes, &r.Generation, &d.had, &d.size, &d.recorded, &age)
+		&r.Attempts, &r.Unknowns, &r.Crashes, &r.Generation, &d.had, &d.size, &d.recorded, &age, &d.claimed)
 	if err != nil {
 		return nil, err
 	}

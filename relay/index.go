@@ -41,6 +41,9 @@ func (t *Table) Indexes() []Index {
 		append(undeferred[:len(undeferred):len(undeferred)], key+isNotNull), append([]string{key}, t.order()...)...))
 	if available != "" {
 		all = append(all, t.index("deferred rows of an ordering key", 1, with(available+isNotNull, key+isNotNull), key, available, t.names.id))
+		if t.lows() {
+			all = append(all, t.index("deferred rows of an ordering key that are new", 2, with(available+isNotNull, key+isNotNull), key, t.names.id))
+		}
 	}
 	return all
 }

@@ -48,7 +48,7 @@ func TestStatementsTouchLittleOfAnOldTable(t *testing.T) {
 	claim := func(ids []string, lows ...any) []any {
 		return append([]any{ids, f.relay.instance, rooms, int64(1 << 30), false, []string{}, int64(1)}, lows...)
 	}
-	noLows := []any{[]string{}, []int32{}, []int64{}}
+	noLows := []any{[]string{}, []int32{}, []int64{}, []string{}}
 	n := len(fresh)
 	fill := func(v string) []string { return strings.Split(strings.Repeat(v+",", n-1)+v, ",") }
 	stamp := func(outcome string) []any {
@@ -67,7 +67,7 @@ func TestStatementsTouchLittleOfAnOldTable(t *testing.T) {
 		most      int // pages; about twice what it takes
 	}{
 		{"claim", sql.claim, claim(fresh, noLows...), 1200},
-		{"claim behind the line's last settled row", sql.claim, claim(hot, []string{"hot"}, []int32{1}, []int64{number(t, low)}), 200},
+		{"claim behind the line's last settled row", sql.claim, claim(hot, []string{"hot"}, []int32{1}, []int64{number(t, low)}, []string{"now"}), 200},
 		{"keys", sql.keys, []any{fresh}, 400},
 		{"answers", sql.answers, []any{fresh, make([]*int64, n), rooms}, 800},
 		{"stamp delivered", sql.stamp, stamp("delivered"), 2500},

@@ -11,7 +11,7 @@ import (
 // truth: the poller always asks the table, and the table wins. Safe for concurrent use.
 type recent struct {
 	ids  *lru.Cache[rowKey, settled]
-	lows *lru.Cache[lineKey, int64]
+	lows *lru.Cache[lineKey, low]
 }
 
 // lineKey names the ordering key's line at its destination.
@@ -19,6 +19,12 @@ type lineKey struct {
 	table *Table
 	key   string
 	sink  int
+}
+
+// low is a line's last settled row, and when it was claimed: of the rows up to it nothing that was due then is unsettled.
+type low struct {
+	id  int64
+	due time.Time
 }
 
 type settled struct {
@@ -37,7 +43,7 @@ func newRecent() *recent {
 	if err != nil {
 		panic(err) // only for a size below one
 	}
-	lows, err := lru.New[lineKey, int64](recentSize)
+	lows, err := lru.New[lineKey, low](recentSize)
 	if err != nil {
 		panic(err)
 	}
@@ -72,12 +78,12 @@ func (r *recent) settle(t *Table, id string, lsn uint64, delivered time.Time) {
 func (r *recent) forgetLows() { r.lows.Purge() }
 
 // raiseLow remembers an id as its line's last settled one. Lines exist only for integer keys.
-func (r *recent) raiseLow(line lineKey, id string) {
+func (r *recent) raiseLow(line lineKey, id string, claimed time.Time) {
 	n, err := strconv.ParseInt(id, 10, 64)
 	if err != nil {
 		return
 	}
-	if low, ok := r.lows.Peek(line); !ok || n > low {
-		r.lows.Add(line, n)
+	if old, ok := r.lows.Peek(line); !ok || n > old.id {
+		r.lows.Add(line, low{n, claimed})
 	}
 }

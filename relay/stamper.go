@@ -338,7 +338,7 @@ func (s *stamper) remember(o *outbox, d *delivery, now time.Time) {
 	}
 	// A row that died before its turn has earlier ones of its line in front of it, and one that holds its line may come back.
 	if d.line != "" && !d.unsent && !d.holdsOn() && o.table.lows() {
-		s.relay.recent.raiseLow(d.lineKey(), d.row.ID)
+		s.relay.recent.raiseLow(d.lineKey(), d.row.ID, d.claimed)
 	}
 }
 

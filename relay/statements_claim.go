@@ -31,8 +31,8 @@ SELECT @o.id::text FROM @outbox o
 // claimSQL is the one claim. $1 ids, none of them in flight (that decision, before the
 // snapshot, is what gives exclusivity; SKIP LOCKED only passes over rows that somebody is changing right now),
 // $2 instance, $3 rows that each destination would take and then, for each route, 0 while it is paused, $4 bytes, $5 alone,
-// $6 ids that this process delivered lately, $7 epoch, and for tables whose lines remember it $8, $9, $10: line keys, their
-// destinations and the last settled id of each.
+// $6 ids that this process delivered lately, $7 epoch, and for tables whose lines remember it $8, $9, $10, $11: line keys, their
+// destinations, the last settled id of each and when that was claimed.
 //
 // cand are the rows that may go; gap is, for each line, the first unsettled row in front of or
 // between them that is not among them; ok are the candidates in front of their gap, and
@@ -88,7 +88,7 @@ c AS (
 	RETURNING id)
 SELECT c.id, p.id::text, p.version, %[9]s, p.line IS NOT NULL, p.okey, p.event_id::text, coalesce(p.kind::text, ''), %[5]s,
        CASE WHEN p.stale THEN 0 ELSE p.attempts END, CASE WHEN p.stale THEN 0 ELSE p.unknowns END, CASE WHEN p.stale THEN 0 ELSE p.crashes END,
-       coalesce(x.generation, p.generation, 0), p.had OR x.row_id IS NOT NULL, p.size, p.recorded, p.age
+       coalesce(x.generation, p.generation, 0), p.had OR x.row_id IS NOT NULL, p.size, p.recorded, p.age, now()
   FROM picked p CROSS JOIN c LEFT JOIN fix x ON x.row_id = p.id::text
  ORDER BY %[4]s`, t.list("c.k%d"), from, cut, t.list("p.k%d"), contentText(t), run, lineRun, recordedColumn(t), route)
 	return b.String()
@@ -109,47 +109,67 @@ const onceSQL = `cand AS MATERIALIZED (
 
 // gapSQL finds for each line among the candidates the first unsettled row of the line, in front of
 // the last candidate, that is not itself a candidate: locked by somebody, in flight, waiting for its retry, or
-// simply not asked for; or else the first dead one that holds the line. Rows whose time has not come hold nobody back. The walk begins behind the line's
-// last settled id where that is known and in front of all candidates, so that entries which a
-// held xmin keeps in the index are not walked again and again.
+// simply not asked for; or else the first dead one that holds the line. Rows whose time has not come hold nobody back.
+//
+// Entries which a held xmin keeps in the index must not be walked again and again, so each walk begins behind what is known to be settled:
+// rows up to the line's last settled id, of those that their producer had deferred the ones that were due when that row was claimed. Rows that
+// came due since are found by their time, those that were inserted since by their id. Candidates from among what was settled were
+// set back by hand: then nothing is known.
 func gapSQL(t *Table) string {
-	from, low := "", "true"
+	from, known, low, due := "", "false", "NULL::bigint", "NULL::timestamptz"
 	if t.lows() {
-		from = "LEFT JOIN unnest($8::text[], $9::int[], $10::bigint[]) AS l(okey, line, low) ON l.okey = c.okey AND l.line = c.line"
-		low = "@p.id > CASE WHEN h.low < h.lo THEN h.low ELSE '-9223372036854775808'::bigint END"
-	}
-	lo, lowColumn := "NULL", "NULL::bigint"
-	if t.lows() {
-		lo, lowColumn = "min(c.id)", "min(l.low)"
-	}
-	probe := func(deferral, low string) string {
-		return fmt.Sprintf(`
-		SELECT %s FROM @outbox p
-		 WHERE @p.key = h.nkey AND @p.pending AND %s AND %s AND @p.line = h.line
-		   AND (%s) < (%s) AND @p.id NOT IN (SELECT id FROM cand) ORDER BY %s LIMIT 1`,
-			aliased(t, "p"), deferral, low, t.list("p.%s"), t.list("h.k%d"), t.list("p.%s"))
-	}
-	probes := "(" + probe("true", low) + ")"
-	if a := t.names.availableAt; a != "" {
-		col := "p." + escape(quote(a))
-		// A row that has become due may be older than the last settled one.
-		probes = "(" + probe(col+" IS NULL", low) + ") UNION ALL (" + probe(col+" <= now()", "true") + ")"
-	}
-	if t.Blocks() {
-		probes += " UNION ALL (" + holderSQL(t, aliased(t, "p"), "h.okey", "h.line", t.list("h.k%d")) + ")"
+		from = "LEFT JOIN unnest($8::text[], $9::int[], $10::bigint[], $11::timestamptz[]) AS l(okey, line, low, due) ON l.okey = c.okey AND l.line = c.line"
+		known, low, due = "coalesce(bool_and(c.id > l.low OR c.available > l.due), false)", "min(l.low)", "min(l.due)"
 	}
 	return fmt.Sprintf(`heads AS MATERIALIZED (
 	SELECT DISTINCT ON (c.okey, c.line) c.okey, c.line, c.nkey, %[1]s FROM cand c
 	 WHERE c.okey IS NOT NULL AND c.line IS NOT NULL ORDER BY c.okey, c.line, %[2]s),
 lows AS MATERIALIZED (
-	SELECT c.okey, c.line, %[3]s AS lo, %[4]s AS low FROM cand c %[5]s
+	SELECT c.okey, c.line, %[3]s AS known, %[4]s AS low, %[5]s AS due FROM cand c %[6]s
 	 WHERE c.okey IS NOT NULL AND c.line IS NOT NULL GROUP BY c.okey, c.line),
 gap AS MATERIALIZED (
-	SELECT DISTINCT ON (h.okey, h.line) h.okey, h.line, %[6]s
-	  FROM (SELECT heads.*, lows.lo, lows.low FROM heads JOIN lows USING (okey, line)) h
-	 CROSS JOIN LATERAL (%[7]s) g
-	 ORDER BY h.okey, h.line, %[6]s),
-`, t.list("c.k%d"), t.list("c.k%d DESC"), lo, lowColumn, from, t.list("g.k%d"), probes)
+	SELECT DISTINCT ON (h.okey, h.line) h.okey, h.line, %[7]s
+	  FROM (SELECT heads.*, lows.known, lows.low, lows.due FROM heads JOIN lows USING (okey, line)) h
+	 CROSS JOIN LATERAL (%[8]s) g
+	 ORDER BY h.okey, h.line, %[7]s),
+`, t.list("c.k%d"), t.list("c.k%d DESC"), known, low, due, from, t.list("g.k%d"), strings.Join(gapProbes(t), " UNION ALL "))
+}
+
+// gapProbes are the walks that find a gap of a line h, each along an index of its own.
+func gapProbes(t *Table) []string {
+	walk := func(conditions, order string) string {
+		return fmt.Sprintf(`
+		SELECT %s FROM @outbox p
+		 WHERE @p.key = h.nkey AND @p.pending AND %s AND @p.line = h.line
+		   AND (%s) < (%s) AND @p.id NOT IN (SELECT id FROM cand) ORDER BY %s`,
+			aliased(t, "p"), conditions, t.list("p.%s"), t.list("h.k%d"), order)
+	}
+	behind := func(otherwise string) string {
+		if !t.lows() {
+			return "true"
+		}
+		return "@p.id > CASE WHEN h.known THEN h.low ELSE " + otherwise + " END"
+	}
+	all, none := "'-9223372036854775808'::bigint", "9223372036854775807"
+	order := t.list("p.%s")
+	undeferred := "true"
+	var probes []string
+	if a := t.names.availableAt; a != "" {
+		at := "p." + escape(quote(a))
+		undeferred = at + " IS NULL"
+		since := at + " <= now()"
+		if t.lows() {
+			since += " AND " + at + " > CASE WHEN h.known THEN h.due ELSE '-infinity' END"
+			probes = append(probes, "("+walk(at+" <= now() AND "+behind(none), order)+" LIMIT 1)")
+		}
+		// By time inside, so that no index of the order is walked for it.
+		probes = append(probes, "(SELECT q.* FROM ("+walk(since, at+", @p.id")+") q ORDER BY "+t.list("q.k%d")+" LIMIT 1)")
+	}
+	probes = append(probes, "("+walk(undeferred+" AND "+behind(all), order)+" LIMIT 1)")
+	if t.Blocks() {
+		probes = append(probes, "("+holderSQL(t, aliased(t, "p"), "h.okey", "h.line", t.list("h.k%d"))+")")
+	}
+	return probes
 }
 
 // lows says whether lines remember their last settled id: only an integer key alone gives an order in
@@ -161,7 +181,7 @@ func (t *Table) lows() bool {
 // orderColumns names the order's columns k0, k1 … and the ordering key in its own type, which
 // an index probe needs.
 func orderColumns(t *Table) string {
-	return aliased(t, "o") + ", @o.key AS nkey"
+	return aliased(t, "o") + ", @o.key AS nkey, @o.available AS available"
 }
 
 func aliased(t *Table, alias string) string {

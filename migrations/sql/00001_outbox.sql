@@ -62,6 +62,11 @@ CREATE INDEX outbox_events_key_deferred ON pgrelay.outbox_events (ordering_key, 
     WHERE published_at IS NULL AND dead_at IS NULL AND available_at IS NOT NULL
         AND ordering_key IS NOT NULL;
 
+-- Those that were inserted since the last one of their key was settled.
+CREATE INDEX outbox_events_key_deferred_id ON pgrelay.outbox_events (ordering_key, id)
+    WHERE published_at IS NULL AND dead_at IS NULL AND available_at IS NOT NULL
+        AND ordering_key IS NOT NULL;
+
 -- +goose Down
 
 DROP TABLE pgrelay.outbox_events;
