@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"pgrelay/internal/pgtest"
@@ -107,7 +108,7 @@ func TestLoopDoesNotSpinForAnIDThatIsDueAndCannotGo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &outbox{table: &Table{Name: "t"}, inbox: newInbox(10, func() {})}
-		c := &claimer{relay: &Relay{outboxes: []*outbox{o}}}
+		c := &claimer{relay: &Relay{outboxes: []*outbox{o}, guard: newGuard(zerolog.Nop(), nil, nil)}}
 		began := time.Now()
 		o.inbox.park(want{id: "1", wait: time.Second}, began, nil)
 		require.Equal(t, time.Second, c.pause(began))
