@@ -117,7 +117,7 @@ func TestPlansDoNotGrowWithTheTables(t *testing.T) {
 		"outbox_events_pending":         "SELECT id FROM pgrelay.outbox_events WHERE id > 5 AND" + pending + "NULL ORDER BY id LIMIT 10",
 		"outbox_events_deferred":        "SELECT id FROM pgrelay.outbox_events WHERE available_at <= now() AND" + pending + "NOT NULL ORDER BY available_at, id LIMIT 10",
 		"outbox_events_key_pending":     "SELECT id FROM pgrelay.outbox_events WHERE ordering_key = '7' AND id < 900 AND" + pending + "NULL ORDER BY id LIMIT 1",
-		"outbox_events_key_deferred":    "SELECT id FROM pgrelay.outbox_events WHERE ordering_key = '7' AND available_at <= now() AND" + pending + "NOT NULL LIMIT 1",
+		"outbox_events_key_deferred":    "SELECT id FROM pgrelay.outbox_events WHERE ordering_key = '7' AND available_at > '2000-01-01' AND available_at <= now() AND" + pending + "NOT NULL ORDER BY available_at, id",
 		"outbox_events_key_deferred_id": "SELECT id FROM pgrelay.outbox_events WHERE ordering_key = '7' AND id > 5 AND id < 900 AND available_at <= now() AND" + pending + "NOT NULL ORDER BY id LIMIT 1",
 		"failures_holding":              "SELECT row_id FROM pgrelay.failures WHERE holds_key = '7' AND dead_at IS NOT NULL",
 		"failures_waiting":              "SELECT row_id FROM pgrelay.failures WHERE outbox = 't' AND dead_at IS NULL AND next_attempt_at <= now() ORDER BY next_attempt_at LIMIT 10",

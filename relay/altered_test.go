@@ -67,7 +67,7 @@ func TestIntegersMayBecomeBigintsWhileTheRelayRuns(t *testing.T) {
 	f.waitPending(&parcels, "0")
 	require.Equal(t, "3000000063", id)
 	f.exec(`UPDATE parcels SET published_at = NULL WHERE id >= 3000000062`)
-	require.Equal(t, []string{id}, first(f, f.relay.Tables()[0].NextLook(), f.relay.rooms(), "3000000062"))
+	require.Equal(t, []string{id}, first(f, f.relay.Tables()[0].NextLook(), f.relay.rooms(), []string{"3000000062"}))
 }
 
 func TestColumnsMayComeAndGoWhileTheRelayRuns(t *testing.T) {
