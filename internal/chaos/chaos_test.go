@@ -83,7 +83,7 @@ func unleashed(t *testing.T, p plan) *figures {
 	h, err := w.read(ctx)
 	require.NoError(t, err)
 	f := h.measure(w, lasted, drained)
-	w.judge(h, unwell)
+	f.violations = w.judge(h, unwell)
 	return f
 }
 
@@ -111,8 +111,8 @@ func (w *world) kill() {
 	}
 }
 
-// judge fails the test for everything that went wrong, and says how to see it again.
-func (w *world) judge(h *history, unwell []error) {
+// judge fails the test for everything that went wrong, says how to see it again, and counts the violations.
+func (w *world) judge(h *history, unwell []error) int {
 	w.t.Helper()
 	for _, err := range unwell {
 		if err != nil {
@@ -143,6 +143,7 @@ func (w *world) judge(h *history, unwell []error) {
 	if w.t.Failed() {
 		w.t.Errorf("the processes' logs are in %s; run it again: make chaos CHAOS_MINUTES=%.1f CHAOS_SEED=%d", w.keepLogs(), w.plan.lasts.Minutes(), w.plan.seed)
 	}
+	return len(bad)
 }
 
 // inspect looks for what no process may do: panic, race, or end without being told.

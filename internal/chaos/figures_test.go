@@ -19,6 +19,7 @@ type figures struct {
 	processes                     int
 	reasons                       map[string]int
 	faults                        map[string]*faultFigures
+	violations                    int
 	memory, lag                   int64
 	confirmed                     int
 	drained                       time.Duration // the longest
@@ -123,7 +124,7 @@ func (f *figures) add(o *figures) {
 	f.lasted += o.lasted
 	for _, sum := range []struct{ to, from *int }{
 		{&f.rows, &o.rows}, {&f.delivered, &o.delivered}, {&f.dead, &o.dead}, {&f.sends, &o.sends}, {&f.dropped, &o.dropped},
-		{&f.claims, &o.claims}, {&f.leads, &o.leads}, {&f.processes, &o.processes}, {&f.confirmed, &o.confirmed},
+		{&f.claims, &o.claims}, {&f.leads, &o.leads}, {&f.processes, &o.processes}, {&f.confirmed, &o.confirmed}, {&f.violations, &o.violations},
 	} {
 		*sum.to += *sum.from
 	}
@@ -156,7 +157,7 @@ func (f *figures) String() string {
 		what string
 		n    any
 	}{
-		{"events committed", f.rows}, {"delivered", f.delivered}, {"dead with a reason", f.dead}, {"lost, without a reason to repeat, out of order", 0},
+		{"events committed", f.rows}, {"delivered", f.delivered}, {"dead with a reason", f.dead}, {"lost, repeated without a reason, out of order or otherwise against a guarantee", f.violations},
 		{"messages sent", f.sends}, {"of them dropped by the FIFO queue as repeats", f.dropped}, {"rows claimed", f.claims}, {"leads taken", f.leads},
 		{"processes", f.processes}, {"faults", times}, {"positions that the slot confirmed, of those seen each second", f.confirmed},
 		{"the slot's longest lag (faults included)", size(f.lag)}, {"most memory of a process", size(f.memory)},
