@@ -166,7 +166,7 @@ func (s *Stream) open(ctx context.Context) (_ *session, err error) {
 	}
 	reason, err := s.publish(ctx, sql)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.spareWAL(ctx, sql))
 	}
 	why, err := s.preflight(ctx, sql)
 	if err != nil {
@@ -249,13 +249,33 @@ func (s *Stream) preflight(ctx context.Context, sql *pgx.Conn) (string, error) {
 		return "", err
 	}
 	if action == slotReplace {
-		if err := dropSlot(ctx, sql, s.cfg.Slot); err != nil && !errors.Is(err, ErrNoSlot) {
+		if err := s.letGo(ctx, sql, st, why); err != nil {
 			return "", err
 		}
-		s.cfg.Log.Warn().Str("slot", s.cfg.Slot).Str("reason", why).Str("wal_status", st.WALStatus).Str("lost", st.LostReason).
-			Int64("retained_bytes", st.RetainedBytes).Msg("replication slot let go")
 	}
 	return why, nil
+}
+
+// spareWAL lets the slot go once it is over its budget although there is no publication to stream from: nobody reads it
+// meanwhile, and it must not fill the disk (G5).
+func (s *Stream) spareWAL(ctx context.Context, sql *pgx.Conn) error {
+	st, err := s.releasedSlot(ctx, sql)
+	if err != nil {
+		return err
+	}
+	if action, why, err := st.decide(&s.cfg, false); err == nil && action == slotReplace {
+		return s.letGo(ctx, sql, st, why)
+	}
+	return nil
+}
+
+func (s *Stream) letGo(ctx context.Context, sql *pgx.Conn, st SlotState, why string) error {
+	if err := dropSlot(ctx, sql, s.cfg.Slot); err != nil && !errors.Is(err, ErrNoSlot) {
+		return err
+	}
+	s.cfg.Log.Warn().Str("slot", s.cfg.Slot).Str("reason", why).Str("wal_status", st.WALStatus).Str("lost", st.LostReason).
+		Int64("retained_bytes", st.RetainedBytes).Msg("replication slot let go")
+	return nil
 }
 
 // releasedSlot looks at the slot once our own last walsender is gone from it. After a

@@ -1,11 +1,13 @@
 package replication
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -168,6 +170,26 @@ func TestAPublicationThatOthersReadIsNotAltered(t *testing.T) {
 	r.db.Exec(t, `CREATE TABLE rest (id int); CREATE PUBLICATION pgrelay FOR TABLE rest`)
 	r.start()
 	require.Contains(t, r.unavailable(ReasonPublication), "also publishes updates")
+}
+
+func TestASlotWithoutAPublicationToStreamFromIsLetGoBeforeItFillsTheDisk(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, pgtest.New(t))
+	r.cfg.MaxRetainedWAL = 2 << 20
+	r.timing.watchEvery = 100 * time.Millisecond
+	r.start().connected()
+	r.db.Exec(t, `CREATE TABLE busy (x text); ALTER PUBLICATION pgrelay SET (publish = 'delete')`)
+	require.Contains(t, r.unavailable(ReasonPublication), "also publishes updates")
+	require.True(t, r.slot().Exists)
+	r.db.Exec(t, `INSERT INTO busy SELECT repeat('x', 1000) FROM generate_series(1, 3000)`)
+	r.eventually("the slot is let go", func() error {
+		if r.slot().Exists {
+			return errors.New("it is there")
+		}
+		return nil
+	})
+	r.db.Exec(t, `ALTER PUBLICATION pgrelay SET (publish = 'insert')`)
+	r.caughtUp("slot created: missing")
 }
 
 func TestALeafOfAPublishedTreeCannotBeAnOutbox(t *testing.T) {
