@@ -161,9 +161,10 @@ func TestSlowQueueAndShortTimeoutOfTheWalsenderCutNoStream(t *testing.T) {
 	p := w.stream()
 	started := w.string(`SELECT clock_timestamp()::text`)
 	n := 0
-	for w.string(`SELECT (clock_timestamp() > $1::text::timestamptz + interval '4 s')::text`, started) == "false" {
-		w.insert("q", 100)
-		n += 100
+	// So few that they can be sent one call after the other.
+	for w.string(`SELECT (clock_timestamp() > $1::text::timestamptz + interval '4 s')::text FROM pg_sleep(0.05)`, started) == "false" {
+		w.insert("q", 10)
+		n += 10
 	}
 	pgtest.Eventually(t, patience, func() bool { return p.gauges("pgrelay_stream_rows_total")[""] == float64(n) }, "the stream brings the rows")
 	w.follows()
