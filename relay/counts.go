@@ -65,7 +65,8 @@ flying AS (SELECT count(*) AS n FROM pgrelay.claims c CROSS JOIN LATERAL unnest(
 failing AS (SELECT count(*) FILTER (WHERE f.dead_at IS NULL AND (f.attempts > 0 OR f.unknowns > 0)) AS retrying,
 		count(*) FILTER (WHERE f.dead_at IS NOT NULL AND NOT f.uncertain) AS dead, count(*) FILTER (WHERE f.uncertain) AS uncertain
 	FROM (SELECT * FROM pgrelay.failures f WHERE f.outbox = @name LIMIT $1) f)
-SELECT greatest(due.n - due.unready - flying.n - failing.retrying, 0), ` + deferred + `, due.unready, due.unjoined, flying.n, failing.retrying, failing.dead, failing.uncertain,
+SELECT greatest(due.n - due.unready - flying.n - failing.retrying, 0), ` + deferred + `, due.unready, due.unjoined,
+       flying.n, failing.retrying, failing.dead, failing.uncertain,
        greatest(` + oldest + `, 0)::float8
   FROM due, flying, failing`
 }

@@ -27,8 +27,9 @@ func newDestinationMetrics(reg prometheus.Registerer) *destinationMetrics {
 			Buckets: []float64{1, 2, 4, 6, 8, 10, 20, 50, 100},
 		}, []string{"destination"}),
 		endToEnd: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "pgrelay_end_to_end_seconds",
-			Help:    "Time from a row's commit to its acknowledgement by the destination; of rows that the poller brought from their created_at, where the table has it.",
+			Name: "pgrelay_end_to_end_seconds",
+			Help: "Time from a row's commit to its acknowledgement by the destination; " +
+				"of rows that the poller brought from their created_at, where the table has it.",
 			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120, 300, 600},
 		}, []string{"destination", "source"}),
 	}

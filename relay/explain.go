@@ -143,7 +143,8 @@ func (t *Table) readFacts(ctx context.Context, tx pgx.Tx, id string) (rowFacts, 
 func factsSQL(t *Table) string {
 	return `
 SELECT clock_timestamp() AS now, i.k::text AS id, @o.id IS NOT NULL AS there, row_security_active($2::oid) AS filtered,
-       coalesce(@o.pending, false) AS pending, @o.due AS due, @isjoined AS joined, @isready AS ready, o.@published IS NOT NULL AS published, ` + finite("o.@published") + ` AS published_at,
+       coalesce(@o.pending, false) AS pending, @o.due AS due, @isjoined AS joined, @isready AS ready,
+       o.@published IS NOT NULL AS published, ` + finite("o.@published") + ` AS published_at,
        ` + finite(t.column0("o", t.names.deadAt, "NULL")) + ` AS dead_at, ` + finite("@o.available") + ` AS available_at,
        coalesce(@mayberoute, -1) AS route, @o.key::text AS ordering_key,
        coalesce(@o.kind::text, '') AS kind,

@@ -132,6 +132,9 @@ func (x *explaining) note(format string, args ...any) {
 
 func (x *explaining) missing() {
 	x.say(StateNoRow, "There is no row with this key: it was never inserted, its transaction was rolled back or has not committed yet, or it was deleted.")
+	if x.table.Deletes() {
+		x.note("on_published is delete: it may have been published, and deleted then")
+	}
 	if x.table.Own() {
 		x.note("published rows of this table are deleted after retention.published")
 	}
@@ -156,7 +159,7 @@ func (x *explaining) settled() {
 		}
 		x.say(StatePublished, "It was published%s. To send it again, run: %s%s", x.at(x.PublishedAt), x.command("republish"), force)
 		if x.table.stampsMalformed() {
-			x.note("on_malformed is stamp: a malformed row that was stamped without being sent looks the same; the log and pgrelay_malformed_stamped_total tell of those")
+			x.note("on_malformed is stamp: a malformed row that was stamped without being sent looks the same; the log tells of those")
 		}
 		if x.table.names.deadAt == "" {
 			x.note("the table has no dead_at: a row that died and whose dead letter was discarded looks the same")
@@ -230,7 +233,8 @@ func (x *explaining) waiting() {
 	case !x.Joined:
 		x.say(StateUnjoined, "The join finds nothing for it, so it waits until it does; looks ask each %s. Its outbox has: %s", x.Interval, oneLine(x.table.cfg.Join))
 	case !x.Ready:
-		x.say(StateNotReady, "It is not ready: this is not true of it: %s. It goes when it is; looks ask each %s.", oneLine(strings.Join(x.False, "; nor is this: ")), x.Interval)
+		x.say(StateNotReady, "It is not ready: this is not true of it: %s. It goes when it is; looks ask each %s.",
+			oneLine(strings.Join(x.False, "; nor is this: ")), x.Interval)
 	case x.Route == routeSeveral:
 		x.say(StateAmbiguous, "The join finds several rows for it, so the next claim %s", x.malformed("Make it find one"))
 	case x.Route < 0 && x.barred() == nil:

@@ -67,7 +67,8 @@ func (t *Table) joinWords() []string {
 	return []string{
 		"@isjoined", isJoined, "@isready", isReady, "@mayberoute", route, "@ready", condition,
 		"@o.maybe", t.maybeJoined("o") + t.routed(t.kindValue("o")), "@o.routed", t.joined("o") + t.routed(t.kindValue("o")),
-		"@maybejoined", t.maybeJoined("o"), "@o.readyexists", t.readyExists("o"), "@o.kindalone", t.kindAlone("o"), "@o.kind", t.kindValue("o"), "@o.line", t.line("o"), "@p.line", t.line("p"),
+		"@maybejoined", t.maybeJoined("o"), "@o.readyexists", t.readyExists("o"),
+		"@o.kindalone", t.kindAlone("o"), "@o.kind", t.kindValue("o"), "@o.line", t.line("o"), "@p.line", t.line("p"),
 		"@o.holds", t.holds("o"),
 	}
 }
@@ -127,7 +128,8 @@ func (t *Table) line(alias string) string {
 // LookPlan is what a regular look goes by: the scans of its plan under the settings of the relay's sessions.
 func (t *Table) LookPlan(ctx context.Context, conn *pgx.Conn) (scans []string, err error) {
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL max_parallel_workers_per_gather = 0`); err != nil {
+		if _, err := tx.Exec(ctx, `SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = force_generic_plan;
+			SET LOCAL max_parallel_workers_per_gather = 0`); err != nil {
 			return err
 		}
 		rows, err := tx.Query(ctx, "EXPLAIN (COSTS OFF) "+t.sql.looks.first, make([]int32, slices.Max(t.sinks)+1))

@@ -23,10 +23,12 @@ func newMetrics(reg prometheus.Registerer, tables []*Table) *metrics {
 		recorded: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pgrelay_recorded_total", Help: "Rows that were stamped and not sent, because their event is in the ledger."}, []string{"outbox"}),
 		routes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "pgrelay_route_paused", Help: "1 while a route is paused because its rows all die alike; the rows that no route takes count as one."}, []string{"outbox", "route"}),
+			Name: "pgrelay_route_paused",
+			Help: "1 while a route is paused because its rows all die alike; the rows that no route takes count as one."}, []string{"outbox", "route"}),
 	}
 	m.malformed = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "pgrelay_malformed_stamped_total", Help: "Malformed rows that were stamped and not sent, as their outbox's on_malformed says."}, []string{"outbox", "reason"})
+		Name: "pgrelay_malformed_stamped_total",
+		Help: "Malformed rows that were stamped and not sent, as their outbox's on_malformed says."}, []string{"outbox", "reason"})
 	for _, t := range tables {
 		for route := noRoute; route < len(t.sinks); route++ {
 			m.routes.WithLabelValues(t.Name, t.RouteName(route))

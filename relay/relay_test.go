@@ -259,7 +259,9 @@ func TestEndToEndTimeOfPolledRowsBeginsWhereTheTableTells(t *testing.T) {
 	f.start()
 	f.offer(ids...)
 	f.settled(0)
-	families, err := f.relay.cfg.Registerer.(*prometheus.Registry).Gather()
+	registry, ok := f.relay.cfg.Registerer.(*prometheus.Registry)
+	require.True(t, ok)
+	families, err := registry.Gather()
 	require.NoError(t, err)
 	for _, family := range families {
 		for _, m := range family.GetMetric() {

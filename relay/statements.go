@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"pgrelay/internal/config"
 )
 
 // statements are the SQL of one outbox, built once from its columns. Every statement
@@ -76,6 +78,7 @@ func expander(t *Table) *strings.Replacer {
 		"@event", t.event(),
 		"@stamped", t.recording("locked r JOIN taken t USING (id) WHERE t.same AND t.pending AND t.outcome = 'delivered'"),
 		"@dropping", t.dropping(),
+		"@mark", t.mark(rel),
 		"@rescued", t.recording("locked r"),
 		"@struck", t.striking(),
 		"@published", quote(n.publishedAt),
@@ -107,6 +110,17 @@ func (t *Table) pending(alias string) string {
 	}
 	return s
 }
+
+// mark begins the statement that settles rows which were delivered, up to whatever names them.
+func (t *Table) mark(rel string) string {
+	if t.Deletes() {
+		return "DELETE FROM " + rel + " o USING"
+	}
+	return "UPDATE " + rel + " o SET " + quote(t.names.publishedAt) + " = now() FROM"
+}
+
+// Deletes says that rows which were delivered are deleted.
+func (t *Table) Deletes() bool { return t.cfg.OnPublished == config.PublishedDelete }
 
 // deadMark is the column that takes a dead row out of the pending set.
 func (t *Table) deadMark() string {

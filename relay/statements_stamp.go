@@ -30,7 +30,7 @@ taken AS MATERIALIZED (
 	  LEFT JOIN locked l USING (id) LEFT JOIN seen s USING (id)
 	 WHERE g.outcome = 'back' OR l.k IS NOT NULL OR s.id IS NULL),
 marked AS (
-	UPDATE @outbox o SET @published = now() FROM taken t
+	@mark taken t
 	 WHERE @o.id = t.k AND t.same AND t.pending AND t.outcome = 'delivered')@stamped@dropping,
 buried AS (
 	UPDATE @outbox o SET @dead = now() FROM taken t
@@ -70,7 +70,7 @@ WITH locked AS MATERIALIZED (
 	 WHERE o.xmin::text = g.version AND @o.pending
 	   AND EXISTS (SELECT FROM pgrelay.leader l WHERE l.instance = $3 AND l.epoch = $4)
 	   FOR NO KEY UPDATE OF o SKIP LOCKED),
-marked AS (UPDATE @outbox o SET @published = now() FROM locked l WHERE @o.id = l.k)@rescued,
+marked AS (@mark locked l WHERE @o.id = l.k)@rescued,
 healed AS (DELETE FROM pgrelay.failures f USING locked l WHERE f.outbox = @name AND f.row_id = l.id)
 SELECT id FROM locked
  UNION ALL

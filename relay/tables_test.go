@@ -19,6 +19,7 @@ type outboxKind struct {
 	pending string // how many rows are pending
 	ordered bool
 	dead    bool // has a dead mark of its own
+	deletes bool // what was delivered
 }
 
 var everythingToQueue = []config.Route{{Kind: "*", To: "queue"}}
@@ -73,6 +74,24 @@ var outboxKinds = []outboxKind{
 		outbox:  config.Outbox{Table: "public.parted", Routes: []config.Route{{Kind: "x", To: "fifo"}}},
 		insert:  `INSERT INTO public.parted (payload, ordering_key) VALUES (to_json($1::text), $2) RETURNING id::text`,
 		pending: `SELECT count(*)::text FROM public.parted WHERE published_at IS NULL`, ordered: true,
+	},
+	{
+		name: "joined",
+		ddl: []string{`CREATE TABLE public.jobs (id bigint PRIMARY KEY, topic text, ready bool DEFAULT true)`,
+			`CREATE TABLE public.of_jobs (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), job_id bigint UNIQUE GENERATED ALWAYS AS IDENTITY, key text, body text, published_at timestamptz)`,
+			`CREATE FUNCTION public.add_job() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO public.jobs VALUES (NEW.job_id, 'topic'); RETURN NEW; END$$`,
+			`CREATE TRIGGER add_job BEFORE INSERT ON public.of_jobs FOR EACH ROW EXECUTE FUNCTION public.add_job()`},
+		outbox: config.Outbox{Table: "public.of_jobs", Join: "JOIN public.jobs j ON j.id = o.job_id", Select: "j.topic, j.ready AS open", Ready: "j.ready", OrderBy: []string{"job_id"},
+			Kind: config.RowKind{Column: "topic"}, Columns: config.Columns{OrderingKey: "key"}, Routes: []config.Route{{Kind: "topic", To: "fifo", Body: "{{.body}}"}}},
+		insert:  `INSERT INTO public.of_jobs (body, key) VALUES ($1, $2) RETURNING id::text`,
+		pending: `SELECT count(*)::text FROM public.of_jobs WHERE published_at IS NULL`, ordered: true,
+	},
+	{
+		name:    "deleted when published",
+		ddl:     []string{`CREATE TABLE public.fleeting (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, event_id uuid UNIQUE DEFAULT gen_random_uuid(), ordering_key text, body text, published_at timestamptz, dead_at timestamptz)`},
+		outbox:  config.Outbox{Table: "public.fleeting", OnPublished: config.PublishedDelete, Routes: withBody("fifo", "")},
+		insert:  `INSERT INTO public.fleeting (body, ordering_key) VALUES ($1, $2) RETURNING id::text`,
+		pending: `SELECT count(*)::text FROM public.fleeting WHERE published_at IS NULL AND dead_at IS NULL`, ordered: true, dead: true, deletes: true,
 	},
 	{
 		name:    "small integers without kinds",
@@ -174,6 +193,16 @@ func TestEveryKindOfTableGetsTheSameTreatment(t *testing.T) {
 			pub.wait(t, 32)
 			f.waitPending(&k, "0")
 
+			if k.deletes {
+				require.Equal(t, "0", f.one(expander(table).Replace(`SELECT count(*)::text FROM @outbox`)), "nothing is left")
+				require.Equal(t, "0", f.one(`SELECT count(*)::text FROM pgrelay.failures`))
+				f.explain(ids[0]).says(t, StateNoRow, "on_published is delete")
+				f.offer(ids...)
+				f.offer(f.row(&k, "after those that are gone", "1"))
+				pub.wait(t, 33)
+				require.Len(t, pub.messages(), 33)
+				return
+			}
 			change, err := table.Republish(t.Context(), f.conn, Selection{IDs: ids[:2]}, true)
 			require.NoError(t, err)
 			require.Equal(t, 2, change.Rows)

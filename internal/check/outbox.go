@@ -106,7 +106,7 @@ func judgeOpen(name string, err error) ([]Line, error) {
 }
 
 const outboxSQL = `SELECT array_cat(
-		ARRAY(SELECT p FROM unnest('{SELECT}'::text[]) p WHERE NOT has_table_privilege(c.oid, p)),
+		ARRAY(SELECT p FROM unnest($4::text[]) p WHERE NOT has_table_privilege(c.oid, p)),
 		ARRAY(SELECT format('UPDATE (%I)', m) FROM unnest($2::text[]) m WHERE NOT has_column_privilege(c.oid, m, 'UPDATE'))),
 	` + hiddenSQL + `, coalesce(q.name, ''), coalesce(q.cache, 0)
   FROM pg_catalog.pg_class c
@@ -125,7 +125,11 @@ const outboxSQL = `SELECT array_cat(
 
 func readOutbox(ctx context.Context, conn *pgx.Conn, t *relay.Table) (outboxFacts, error) {
 	f := outboxFacts{Name: t.Name, Wanted: t.Indexes()}
-	err := conn.QueryRow(ctx, outboxSQL, t.OID, t.Marks(), t.IDColumn.Name).Scan(&f.Lacks, &f.Hidden, &f.Sequence, &f.Cache)
+	rights := []string{"SELECT"}
+	if t.Deletes() {
+		rights = append(rights, "DELETE")
+	}
+	err := conn.QueryRow(ctx, outboxSQL, t.OID, t.Marks(), t.IDColumn.Name, rights).Scan(&f.Lacks, &f.Hidden, &f.Sequence, &f.Cache)
 	if err != nil {
 		return f, fmt.Errorf("reading the rights on %s: %w", t.Name, err)
 	}

@@ -112,6 +112,7 @@ type Outbox struct {
 	// OnMalformed says what becomes of a row that has no message; Set are SQL assignments beside the stamp.
 	OnMalformed string  `yaml:"on_malformed"` // dead_letter | stamp
 	Set         string  `yaml:"set"`
+	OnPublished string  `yaml:"on_published"` // stamp | delete
 	Routes      []Route `yaml:"routes"`
 	// Line is where the outbox stands in the file, for later errors.
 	Line int `yaml:"-"`

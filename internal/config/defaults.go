@@ -34,7 +34,7 @@ func setDefaults(v reflect.Value) {
 			Pause:       Pause{Initial: Duration(250 * time.Millisecond), Max: seconds(10)},
 		}
 	case *Outbox:
-		*entry = Outbox{OnMalformed: MalformedDead}
+		*entry = Outbox{OnMalformed: MalformedDead, OnPublished: PublishedStamp}
 	case *Route:
 		*entry = Route{Order: OrderKey, OnDead: OnDeadRelease}
 	}

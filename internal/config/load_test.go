@@ -75,13 +75,13 @@ scheduler:
 			"unused.one": {Type: "stdout", Concurrency: 64, Timeout: second(15), Pause: Pause{second(0.25), second(10)}},
 		},
 		Outboxes: []Outbox{
-			{Line: 16, Table: `"My Schema"."Tab.le"`, Columns: Columns{ID: "ID", PublishedAt: "sent at"}, OrderBy: []string{"created_at", "id"}, OnMalformed: "dead_letter",
+			{Line: 16, Table: `"My Schema"."Tab.le"`, Columns: Columns{ID: "ID", PublishedAt: "sent at"}, OrderBy: []string{"created_at", "id"}, OnMalformed: "dead_letter", OnPublished: "stamp",
 				Routes: []Route{
 					{Line: 20, Kind: "A_*", To: "orders", Order: "key", OnDead: "block", Group: "{{.ordering_key}}", DedupID: "{{.id}}",
 						Attributes: map[string]string{"tenant.id": "{{.tenant}}"}},
 					{Line: 21, Kind: "*", To: "console", Order: "none", OnDead: "release", Body: "{{json .payload}}\n"},
 				}},
-			{Line: 26, Table: "other", OrderBy: []string{"a", "b c"}, OnMalformed: "dead_letter", Routes: []Route{{Line: 28, Kind: "b", To: "orders", Order: "key", OnDead: "release"}}},
+			{Line: 26, Table: "other", OrderBy: []string{"a", "b c"}, OnMalformed: "dead_letter", OnPublished: "stamp", Routes: []Route{{Line: 28, Kind: "b", To: "orders", Order: "key", OnDead: "release"}}},
 		},
 		HTTP: HTTP{Addr: ":0"},
 		Log:  Log{Level: "trace", Format: "console"},

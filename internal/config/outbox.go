@@ -29,6 +29,12 @@ const (
 	MalformedStamp = "stamp"
 )
 
+// What becomes of a row that has been delivered.
+const (
+	PublishedStamp  = "stamp"
+	PublishedDelete = "delete"
+)
+
 func (v *validator) outboxes() {
 	if len(v.c.Outboxes) == 0 {
 		v.report("outboxes", "is required: without an outbox there is nothing to relay; begin with pgrelay.outbox_events")
@@ -46,6 +52,7 @@ func (v *validator) outboxes() {
 		v.rowKind(key, o)
 		v.oneOf(key+".on_malformed", o.OnMalformed, MalformedDead, MalformedStamp)
 		v.sql(key+".set", o.Set)
+		v.oneOf(key+".on_published", o.OnPublished, PublishedStamp, PublishedDelete)
 		if o.Set != "" && o.OnMalformed != MalformedStamp {
 			v.report(key+".set", "belongs to on_malformed: stamp; a dead letter sets nothing")
 		}

@@ -250,6 +250,7 @@ func TestRefusesPiecesOfSQLThatCannotBeOne(t *testing.T) {
 		"kind misspelt":   {"kind: {colum: a}", `4: outboxes[0].kind.colum: unknown key; did you mean "column"?`},
 		"kind qualified":  {"kind: {column: o.a}", "4: outboxes[0].kind.column: must be a column's bare name: no table before it, no quotes, no expression"},
 		"malformed":       {"on_malformed: dead", `4: outboxes[0].on_malformed: must be dead_letter or stamp`},
+		"published":       {"on_published: remove", "4: outboxes[0].on_published: must be stamp or delete"},
 		"set alone":       {"set: a = 1", "4: outboxes[0].set: belongs to on_malformed: stamp; a dead letter sets nothing"},
 		"set open":        {"on_malformed: stamp\nset: a = (1", "5: outboxes[0].set: lacks a )"},
 		"kind twice":      {"kind: a\ncolumns: {event_type: b}", "4: outboxes[0].kind: and columns.event_type both say where the kind is; give one of them"},

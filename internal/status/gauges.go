@@ -23,10 +23,11 @@ var (
 	descRetained = describe("pgrelay_slot_retained_bytes", "WAL that the server keeps for the slot. 0 for a lost slot.")
 	descSafe     = describe("pgrelay_slot_safe_bytes",
 		"WAL that may still be written before the server may invalidate the slot; +Inf where max_slot_wal_keep_size sets no limit, 0 for a lost slot.")
-	descLost      = describe("pgrelay_slot_lost", "1 if the slot is missing or can never be read again.")
-	descPending   = describe("pgrelay_pending", "Rows that are due and not settled, in flight or waiting for a retry included; counted up to 100000.", "outbox")
-	descOldest    = describe("pgrelay_oldest_pending_seconds", "Age of the oldest row that is due and not settled; 0 without one or without created_at.", "outbox")
-	descNotReady  = describe("pgrelay_not_ready", "Rows that are due and wait for their outbox's ready, or for its join to find something; counted up to 100000.", "outbox")
+	descLost     = describe("pgrelay_slot_lost", "1 if the slot is missing or can never be read again.")
+	descPending  = describe("pgrelay_pending", "Rows that are due and not settled, in flight or waiting for a retry included; counted up to 100000.", "outbox")
+	descOldest   = describe("pgrelay_oldest_pending_seconds", "Age of the oldest row that is due and not settled; 0 without one or without created_at.", "outbox")
+	descNotReady = describe("pgrelay_not_ready",
+		"Rows that are due and wait for their outbox's ready, or for its join to find something; counted up to 100000.", "outbox")
 	descUnjoined  = describe("pgrelay_unjoined", "Rows of pgrelay_not_ready for which the join finds nothing.", "outbox")
 	descDead      = describe("pgrelay_dead", "Dead letters; counted up to 100000.", "outbox")
 	descUncertain = describe("pgrelay_uncertain", "Rows whose outcome is unknown and left to a person; counted up to 100000.", "outbox")
@@ -67,7 +68,8 @@ func (g *gauges) set(s Status) {
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descLag, descRetained, descSafe, descLost, descPending, descNotReady, descUnjoined, descOldest, descDead, descUncertain, descBusy} {
+	for _, d := range []*prometheus.Desc{descLag, descRetained, descSafe, descLost, descPending, descNotReady, descUnjoined, descOldest,
+		descDead, descUncertain, descBusy} {
 		to <- d
 	}
 }
