@@ -53,7 +53,7 @@ func (a *answers) answer(r sqstest.Request) sqstest.Fault {
 	defer a.mu.Unlock()
 	kind := a.wrong[r.Queue]
 	if len(r.Entries) == 0 {
-		kind = a.wrongWhenAsked(kind)
+		kind = wrongWhenAsked(kind)
 	}
 	f := faultOf(kind, r.Entries)
 	a.calls++
@@ -75,7 +75,7 @@ func (a *answers) answer(r sqstest.Request) sqstest.Fault {
 }
 
 // wrongWhenAsked is the part of the faults that hits questions as well as sends.
-func (a *answers) wrongWhenAsked(kind string) string {
+func wrongWhenAsked(kind string) string {
 	switch kind {
 	case "throttled", "server errors", "calls slow":
 		return kind

@@ -2,7 +2,6 @@ package chaos_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -208,14 +207,13 @@ func (w *world) lock(ctx context.Context, f fault) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	err = pgx.BeginFunc(limited, conn, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(limited, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(limited, sql); err != nil {
 			return err
 		}
 		pause(limited, f.lasts)
 		return nil
 	})
-	return err
 }
 
 // until does work until it succeeds.
@@ -239,7 +237,6 @@ func (w *world) retry(within time.Duration, work func() error) error {
 
 // heal makes sure that nothing is wrong any more.
 func (w *world) heal() error {
-	var errs []error
 	for _, i := range w.instances {
 		i.database.set(network{})
 		i.queue.set(network{})
@@ -247,6 +244,5 @@ func (w *world) heal() error {
 	for _, q := range queues {
 		w.answers.set(q, "")
 	}
-	errs = append(errs, w.retry(patience, func() error { return w.exec(`DELETE FROM chaos.trouble`) }))
-	return errors.Join(errs...)
+	return w.retry(patience, func() error { return w.exec(`DELETE FROM chaos.trouble`) })
 }
