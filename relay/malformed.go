@@ -62,7 +62,7 @@ func (t *Table) malformed(why Result) verdict {
 
 // dropped counts a malformed row that was stamped, and logs it unless many are alike.
 func (r *Relay) dropped(d *delivery) {
-	r.metrics.malformed.WithLabelValues(d.table.Name, d.verdict.reason).Inc()
+	r.metrics.malformed.WithLabelValues(d.table.Name).Inc()
 	write, last := r.lines.line(time.Now(), d.table.Name+" stamped "+d.verdict.reason)
 	if !write {
 		return

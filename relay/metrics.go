@@ -28,13 +28,14 @@ func newMetrics(reg prometheus.Registerer, tables []*Table) *metrics {
 	}
 	m.malformed = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "pgrelay_malformed_stamped_total",
-		Help: "Malformed rows that were stamped and not sent, as their outbox's on_malformed says."}, []string{"outbox", "reason"})
+		Help: "Malformed rows that were stamped and not sent, as their outbox's on_malformed says."}, []string{"outbox"})
 	for _, t := range tables {
 		for route := noRoute; route < len(t.sinks); route++ {
 			m.routes.WithLabelValues(t.Name, t.RouteName(route))
 		}
 		// There from the start, so that a rate over it sees the first.
 		m.recorded.WithLabelValues(t.Name)
+		m.malformed.WithLabelValues(t.Name)
 		m.dropped.WithLabelValues(t.Name)
 	}
 	reg.MustRegister(m.leader, m.dead, m.dropped, m.recorded, m.routes, m.malformed)
