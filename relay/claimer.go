@@ -330,7 +330,7 @@ func (c *claimer) take(ctx context.Context, t *Table, wants []want, rooms []int3
 
 // lows are what is remembered of the lines that ids belong to: keys, destinations, last settled ids and when those were claimed.
 func (c *claimer) lows(ctx context.Context, t *Table, ids []string) ([]any, error) {
-	keys, sinks, lows, dues := []string{}, []int32{}, []int64{}, []time.Time{}
+	keys, sinks, lows, dues := []string{}, []int32{}, []int64{}, []string{}
 	if c.relay.recent.lows.Len() > 0 {
 		rows, err := c.leader.conn.Query(ctx, t.sql.keys, ids)
 		if err != nil {

@@ -24,7 +24,7 @@ type lineKey struct {
 // low is a line's last settled row, and when it was claimed: of the rows up to it nothing that was due then is unsettled.
 type low struct {
 	id  int64
-	due time.Time
+	due string
 }
 
 type settled struct {
@@ -78,7 +78,7 @@ func (r *recent) settle(t *Table, id string, lsn uint64, delivered time.Time) {
 func (r *recent) forgetLows() { r.lows.Purge() }
 
 // raiseLow remembers an id as its line's last settled one. Lines exist only for integer keys.
-func (r *recent) raiseLow(line lineKey, id string, claimed time.Time) {
+func (r *recent) raiseLow(line lineKey, id string, claimed string) {
 	n, err := strconv.ParseInt(id, 10, 64)
 	if err != nil {
 		return

@@ -30,7 +30,7 @@ type Rendered struct {
 func renderSQL(t *Table) string {
 	return `
 SELECT 0::bigint, p.id::text, p.version, p.route, p.line IS NOT NULL, p.okey, p.event_id::text, coalesce(p.kind::text, ''), ` + contentText(t) + `,
-       0, 0, 0, coalesce(p.generation, 0), false, 0::bigint, false, NULL::float8, now()
+       0, 0, 0, coalesce(p.generation, 0), false, 0::bigint, false, NULL::float8, ''
   FROM (SELECT @o.id AS id, o.xmin::text AS version, @mayberoute AS route, dt.line, @o.key::text AS okey, @o.event_id AS event_id, @o.kind AS kind,
                ` + contentColumns(t) + `, f.generation
           FROM @outbox o @o.maybe LEFT JOIN pgrelay.failures f ON f.outbox = @name AND f.row_id = @o.id::text

@@ -46,8 +46,8 @@ type delivery struct {
 	source    string    // "stream" or "poller"
 	lsn       uint64    // LSN of the commit that brought it; 0 from the poller
 
-	claimed time.Time // by the server's clock, when the claim looked
-	had     bool      // a failures row was there: the stamp has to look for it
+	claimed string // when the claim looked, as the server writes its time
+	had     bool   // a failures row was there: the stamp has to look for it
 	// recorded says that its event is in the ledger: it is stamped and not sent.
 	recorded bool
 	unsent   bool    // got its outcome before any call: charges no attempt

@@ -88,7 +88,7 @@ c AS (
 	RETURNING id)
 SELECT c.id, p.id::text, p.version, %[9]s, p.line IS NOT NULL, p.okey, p.event_id::text, coalesce(p.kind::text, ''), %[5]s,
        CASE WHEN p.stale THEN 0 ELSE p.attempts END, CASE WHEN p.stale THEN 0 ELSE p.unknowns END, CASE WHEN p.stale THEN 0 ELSE p.crashes END,
-       coalesce(x.generation, p.generation, 0), p.had OR x.row_id IS NOT NULL, p.size, p.recorded, p.age, now()
+       coalesce(x.generation, p.generation, 0), p.had OR x.row_id IS NOT NULL, p.size, p.recorded, p.age, now()::text
   FROM picked p CROSS JOIN c LEFT JOIN fix x ON x.row_id = p.id::text
  ORDER BY %[4]s`, t.list("c.k%d"), from, cut, t.list("p.k%d"), contentText(t), run, lineRun, recordedColumn(t), route)
 	return b.String()
@@ -118,7 +118,7 @@ const onceSQL = `cand AS MATERIALIZED (
 func gapSQL(t *Table) string {
 	from, known, low, due := "", "false", "NULL::bigint", "NULL::timestamptz"
 	if t.lows() {
-		from = "LEFT JOIN unnest($8::text[], $9::int[], $10::bigint[], $11::timestamptz[]) AS l(okey, line, low, due) ON l.okey = c.okey AND l.line = c.line"
+		from = "LEFT JOIN unnest($8::text[], $9::int[], $10::bigint[], $11::text[]::timestamptz[]) AS l(okey, line, low, due) ON l.okey = c.okey AND l.line = c.line"
 		known, low, due = "coalesce(bool_and(c.id > l.low OR c.available > l.due), false)", "min(l.low)", "min(l.due)"
 	}
 	return fmt.Sprintf(`heads AS MATERIALIZED (
