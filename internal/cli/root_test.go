@@ -26,7 +26,9 @@ func do(t *testing.T, env map[string]string, args ...string) (code int, stdout, 
 func commands(parent *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{parent}
 	for _, cmd := range parent.Commands() {
-		all = append(all, commands(cmd)...)
+		if cmd.Name() != "completion" {
+			all = append(all, commands(cmd)...)
+		}
 	}
 	return all
 }
