@@ -17,7 +17,8 @@ WITH own AS MATERIALIZED (
 held AS MATERIALIZED (SELECT own.id AS claim, own.epoch, u.id FROM own CROSS JOIN LATERAL unnest(own.ids) AS u(id)),
 given AS MATERIALIZED (
 	SELECT g.*, held.epoch
-	  FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::int[], $7::bool[], $8::text[], $9::text[], $10::text[], $11::text[], $14::text[])
+	  FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::int[], $7::bool[], $8::text[],
+	       $9::text[], $10::text[], $11::text[], $14::text[])
 	    AS g(claim, id, version, outcome, delay, charge, had, event_id, kind, reason, detail, holds) JOIN held USING (claim, id)),
 seen AS MATERIALIZED (
 	SELECT @o.id::text AS id FROM @outbox o WHERE @o.id = ANY ($2::text[]::@keys) AND (SELECT count(*) FROM own) > 0),
@@ -39,7 +40,8 @@ healed AS (
 	DELETE FROM pgrelay.failures f USING taken t
 	 WHERE t.same AND t.outcome IN ('delivered', 'dropped') AND t.had AND f.outbox = @name AND f.row_id = t.id),
 failed AS (
-	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, attempts, unknowns, generation, next_attempt_at, dead_at, holds_to, holds_key, claim, epoch, reason, detail)
+	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, attempts, unknowns, generation, next_attempt_at, dead_at,
+	       holds_to, holds_key, claim, epoch, reason, detail)
 	SELECT @name, t.id, t.event_id, t.kind,
 	       CASE WHEN t.same THEN t.charge ELSE 0 END, CASE WHEN t.same AND t.outcome = 'unknown' THEN 1 ELSE 0 END,
 	       CASE WHEN NOT t.same THEN nextval('pgrelay.generations') END,
@@ -50,7 +52,8 @@ failed AS (
 	 WHERE t.k IS NOT NULL AND t.pending AND ((t.same AND t.outcome IN ('retry', 'unknown', 'dead')) OR (NOT t.same AND t.outcome <> 'back'))
 	    ON CONFLICT (outbox, row_id) DO UPDATE SET attempts = f.attempts + excluded.attempts, unknowns = f.unknowns + excluded.unknowns,
 	       generation = coalesce(excluded.generation, f.generation), next_attempt_at = excluded.next_attempt_at, dead_at = excluded.dead_at, uncertain = false,
-	       holds_to = excluded.holds_to, holds_key = excluded.holds_key, claim = excluded.claim, epoch = excluded.epoch, reason = excluded.reason, detail = excluded.detail, event_id = excluded.event_id, kind = excluded.kind
+	       holds_to = excluded.holds_to, holds_key = excluded.holds_key, claim = excluded.claim, epoch = excluded.epoch,
+	       reason = excluded.reason, detail = excluded.detail, event_id = excluded.event_id, kind = excluded.kind
 	 WHERE (f.claim, f.epoch) IS DISTINCT FROM (excluded.claim, excluded.epoch)),
 rest AS MATERIALIZED (
 	SELECT h.claim, array_agg(h.id) FILTER (WHERE t.id IS NULL) AS ids
@@ -93,7 +96,8 @@ hit AS MATERIALIZED (
 	 WHERE @o.pending FOR NO KEY UPDATE OF o SKIP LOCKED),
 buried AS (UPDATE @outbox o SET @dead = now() FROM hit h WHERE @o.id = h.k AND h.dies),
 counted AS (
-	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, crashes, attempts, next_attempt_at, dead_at, holds_to, holds_key, claim, epoch, reason, detail)
+	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, crashes, attempts, next_attempt_at, dead_at,
+	       holds_to, holds_key, claim, epoch, reason, detail)
 	SELECT @name, h.id, coalesce(h.event_id::text, ''), coalesce(h.kind::text, ''), 1, h.alone::int,
 	       CASE WHEN NOT h.dies THEN now() END, CASE WHEN h.dies THEN now() END,
 	       CASE WHEN h.dies AND h.okey IS NOT NULL THEN h.holds END, CASE WHEN h.dies AND h.holds IS NOT NULL THEN h.okey END, h.claim, h.epoch,
