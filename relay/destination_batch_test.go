@@ -2,6 +2,9 @@ package relay
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,6 +22,33 @@ func TestABacklogGoesInFullBatchesAndARestLeavesWithoutWaiting(t *testing.T) {
 		synctest.Wait()
 		require.ElementsMatch(t, [][]string{ids(0, 10), ids(10, 10), ids(20, 5)}, s.pub.sent())
 		require.Equal(t, 25, s.state().inFlight)
+	})
+}
+
+func TestCallsAreFullWhileAHotKeyWaitsInLine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := begin(t, &fakePublisher{answer: slow(time.Second)}, func(c *destinationConfig) { c.rows = 250 })
+		s.warm()
+		var ds []*delivery
+		for i := range 50 {
+			ds = append(ds, row(fmt.Sprint("hot", i), "hot"))
+		}
+		for i := range 200 {
+			ds = append(ds, row(strconv.Itoa(i), fmt.Sprint("key", i)))
+		}
+		s.enqueue(ds)
+		synctest.Wait()
+		for round := range 2 {
+			calls := s.pub.sent()[8*round:]
+			require.Len(t, calls, 8)
+			for _, call := range calls {
+				require.Len(t, call, 10)
+			}
+			hot := slices.DeleteFunc(slices.Concat(calls...), func(id string) bool { return !strings.HasPrefix(id, "hot") })
+			require.Equal(t, []string{fmt.Sprint("hot", round)}, hot, "one of the key in each round trip, and first")
+			pass(time.Second)
+		}
 	})
 }
 
