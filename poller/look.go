@@ -3,7 +3,6 @@ package poller
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -54,7 +53,7 @@ func (p *Poller) lookFull(ctx context.Context, conn *pgx.Conn, w *watch, t *task
 
 // marked looks from the mark, or goes on with a look that was broken off, and lets the mark rise.
 func (p *Poller) marked(ctx context.Context, conn *pgx.Conn, w *watch, t *task) error {
-	l := look{result: lookResult{whole: true}}
+	l := look{}
 	if w.mark.at != "" {
 		l.from = []string{w.mark.at}
 	}
@@ -87,7 +86,6 @@ type look struct {
 type lookResult struct {
 	highest    string        // the table's highest id in the first snapshot, empty if there is none
 	xmin, xmax uint64        // of the first page's snapshot and of the last one's
-	whole      bool          // no destination was left out
 	took       time.Duration // in the server, without waiting for room
 }
 
@@ -100,7 +98,6 @@ const lookSlice = 200 * time.Millisecond
 func (p *Poller) look(ctx context.Context, conn *pgx.Conn, t *relay.Table, l *look, sees func(sink int) bool) (ended bool, err error) {
 	for until := time.Now().Add(lookSlice); time.Now().Before(until); {
 		rooms, open := p.rooms(t, sees)
-		l.result.whole = l.result.whole && !slices.Contains(rooms, 0)
 		if !open {
 			return true, nil
 		}

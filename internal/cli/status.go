@@ -111,6 +111,9 @@ func slotText(s status.Slot) string {
 		return s.Name + " is lost (" + cmp.Or(s.LostReason, "PostgreSQL removed WAL that it needs") + "); a running relay replaces it"
 	}
 	text := fmt.Sprintf("%s, lag %s, retained WAL %s", s.Name, size(s.LagBytes), size(s.RetainedBytes))
+	if s.OldestWriterSeconds >= 60 {
+		text += ", held back by a transaction open for " + time.Duration(s.OldestWriterSeconds*float64(time.Second)).Round(time.Second).String()
+	}
 	if !s.Active {
 		text += ", nobody reads it"
 	}

@@ -85,7 +85,7 @@ func (w *world) took(what string, since time.Time) {
 
 // unstamped is how long a message that has arrived may wait for its stamp to be committed and flushed: the server flushes
 // asynchronous commits after 600 ms at most, the rest is for a busy machine.
-const unstamped = 3 * time.Second
+const unstamped = 8 * time.Second
 
 // soon is forty times as long as a standby waits between two tries: for a busy machine.
 const soon = 20 * time.Second

@@ -27,6 +27,7 @@ func TestInvalidatedSlotIsReplacedOnceTheTransactionInItsWayHasEnded(t *testing.
 	_, err = tx.Exec(t.Context(), `INSERT INTO pgrelay.outbox_events (event_type, payload) VALUES ('q', '0')`)
 	require.NoError(t, err)
 	w.flows()
+	require.Regexp(t, `"oldest_writer_seconds": [0-9.e-]*[1-9]`, w.done("status", "--json"))
 	pgtest.Eventually(t, patience, func() bool {
 		w.exec(`SELECT pg_switch_wal()`)
 		w.exec(`CHECKPOINT`)

@@ -23,7 +23,9 @@ var (
 	descRetained = describe("pgrelay_slot_retained_bytes", "WAL that the server keeps for the slot. 0 for a lost slot.")
 	descSafe     = describe("pgrelay_slot_safe_bytes",
 		"WAL that may still be written before the server may invalidate the slot; +Inf where max_slot_wal_keep_size sets no limit, 0 for a lost slot.")
-	descLost     = describe("pgrelay_slot_lost", "1 if the slot is missing or can never be read again.")
+	descLost   = describe("pgrelay_slot_lost", "1 if the slot is missing or can never be read again.")
+	descWriter = describe("pgrelay_oldest_writer_seconds",
+		"Age of the oldest open transaction that has written, in any database: the slot retains WAL from there on. 0 without one that the role may see.")
 	descPending  = describe("pgrelay_pending", "Rows that are due and not settled, in flight or waiting for a retry included; counted up to 100000.", "outbox")
 	descOldest   = describe("pgrelay_oldest_pending_seconds", "Age of the oldest row that is due and not settled; 0 without one or without created_at.", "outbox")
 	descNotReady = describe("pgrelay_not_ready",
@@ -68,7 +70,7 @@ func (g *gauges) set(s Status) {
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descLag, descRetained, descSafe, descLost, descPending, descNotReady, descUnjoined, descOldest,
+	for _, d := range []*prometheus.Desc{descLag, descRetained, descSafe, descLost, descWriter, descPending, descNotReady, descUnjoined, descOldest,
 		descDead, descUncertain, descBusy} {
 		to <- d
 	}
@@ -86,6 +88,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		gauge(descRetained, float64(g.slot.RetainedBytes))
 		gauge(descSafe, safeBytes(g.slot))
 		gauge(descLost, lost(g.slot))
+		gauge(descWriter, g.slot.OldestWriterSeconds)
 	}
 	for name, c := range g.outboxes {
 		if !fresh(c.at) {

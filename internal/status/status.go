@@ -31,6 +31,9 @@ type Slot struct {
 	LagBytes      int64  `json:"lag_bytes"`
 	RetainedBytes int64  `json:"retained_bytes"`
 	SafeBytes     *int64 `json:"safe_bytes"` // null: max_slot_wal_keep_size sets no limit
+	// OldestWriterSeconds is the age of the oldest transaction that has written and is open, in any database: the slot retains
+	// WAL from its beginning on, however small its lag. 0: none, or none that this role may see (pg_read_all_stats).
+	OldestWriterSeconds float64 `json:"oldest_writer_seconds"`
 }
 
 // Leader is who relays.
@@ -41,6 +44,11 @@ type Leader struct {
 	SeenSeconds float64 `json:"seen_seconds"`
 	Alive       bool    `json:"alive"`
 }
+
+const oldestWriterSQL = `
+SELECT coalesce(extract(epoch FROM clock_timestamp() - min(o.since)), 0)::float8
+  FROM (SELECT xact_start AS since FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL
+        UNION ALL SELECT prepared FROM pg_catalog.pg_prepared_xacts) o`
 
 // Read asks the server. slot is empty where replication is off. With an error it returns what it could read: an outbox
 // that is locked or dropped hides no other.
@@ -54,6 +62,9 @@ func Read(ctx context.Context, conn *pgx.Conn, slot string, tables []*relay.Tabl
 		s.Slot = Slot{
 			Name: slot, Wanted: true, Exists: found.Exists, Active: found.Holder.PID != 0, Lost: found.Lost, LostReason: found.LostReason,
 			LagBytes: found.LagBytes, RetainedBytes: found.RetainedBytes, SafeBytes: found.SafeBytes,
+		}
+		if err := conn.QueryRow(ctx, oldestWriterSQL).Scan(&s.Slot.OldestWriterSeconds); err != nil {
+			return s, fmt.Errorf("reading the oldest transaction: %w", err)
 		}
 	}
 	err := conn.QueryRow(ctx, `SELECT instance::text, epoch, extract(epoch FROM clock_timestamp() - seen_at)::float8 FROM pgrelay.leader`).
