@@ -132,8 +132,9 @@ func (b *inbox) wake(line lineKey, n int) {
 	b.mu.Lock()
 	woken := b.parked.takeLine(line, n)
 	b.enqueue(woken)
+	news := len(woken) > 0 || len(b.parked.dry) > 0
 	b.mu.Unlock()
-	if len(woken) > 0 {
+	if news {
 		b.signal()
 	}
 }

@@ -148,6 +148,33 @@ func TestHotLineKeepsItsFirstIDsAndSaysWhenItIsDry(t *testing.T) {
 	require.Empty(t, p.takeDry(), "nothing of the other line was let go")
 }
 
+func TestLineWhoseFirstIDsWereLetGoIsAskedFor(t *testing.T) {
+	t.Parallel()
+	p := newParking(10_000)
+	hot, now := lineKey{key: "hot"}, time.Unix(0, 0)
+	park := func(from, to int) {
+		for n := from; n <= to; n++ {
+			p.add(want{id: strconv.Itoa(n)}, now.Add(time.Second), &hot)
+		}
+	}
+	park(1, 2*lineKept) // the second half is let go
+	p.takeLine(hot, lineKept/2)
+	park(2*lineKept+1, 3*lineKept) // these find room, though others stand before them
+	p.takeLine(hot, lineKept/2)
+	require.Empty(t, p.takeDry(), "there are more")
+	require.NotEmpty(t, p.takeDue(now.Add(time.Second)), "none of which can go")
+	require.Equal(t, []lineKey{hot}, p.takeDry())
+	require.NotEmpty(t, p.takeDue(now.Add(time.Hour)))
+	require.Empty(t, p.takeDry(), "it is asked for once, until the answer says that there are more")
+
+	p.more[hot] = true
+	p.takeLine(hot, p.len())
+	require.Equal(t, []lineKey{hot}, p.takeDry())
+	p.more[hot] = true
+	require.Empty(t, p.takeLine(hot, 1))
+	require.Equal(t, []lineKey{hot}, p.takeDry(), "also of a line of which nothing is kept")
+}
+
 func TestParkedIDsLeaveHalfOfTheInboxToThoseThatMayGo(t *testing.T) {
 	t.Parallel()
 	b := newInbox(100, func() {})

@@ -18,7 +18,7 @@ type parking struct {
 	lines  map[lineKey]*parked
 	places int64
 	more   map[lineKey]bool // lines of which ids were let go
-	dry    []lineKey        // of these, lines of which none is kept any more
+	dry    []lineKey        // of these, lines whose first ids the table is to be asked for
 }
 
 // parked is an id, or a line of them.
@@ -54,7 +54,7 @@ func (p *parking) len() int           { return len(p.ids) }
 func (p *parking) has(id string) bool { return p.ids[id] }
 
 // add parks an id until a time, together with its line if it has one. What there is no room for is let go: the last of its
-// line, for which the table will be asked when the line has run dry, or else the id itself, which is left to the sweep.
+// line, for which the table will be asked when the line has run dry or none of what is kept can go, or else the id itself, which is left to the sweep.
 func (p *parking) add(w want, at time.Time, line *lineKey) {
 	if p.ids[w.id] {
 		return
@@ -84,6 +84,9 @@ func (p *parking) add(w want, at time.Time, line *lineKey) {
 		delete(p.ids, l.ids[last].id)
 		l.ids = l.ids[:last]
 		p.more[*line] = true
+		if i == last {
+			return // it is not kept: nothing is to be asked for sooner
+		}
 	}
 	if at.Before(l.at) {
 		l.at = at
@@ -105,6 +108,7 @@ func (p *parking) place(id string) int64 {
 func (p *parking) takeLine(line lineKey, n int) (wants []want) {
 	l := p.lines[line]
 	if l == nil {
+		p.ask(line)
 		return nil
 	}
 	n = min(n, len(l.ids))
@@ -116,12 +120,17 @@ func (p *parking) takeLine(line lineKey, n int) (wants []want) {
 	if len(l.ids) == 0 {
 		delete(p.lines, line)
 		heap.Remove(&p.times, l.index)
-		if p.more[line] {
-			delete(p.more, line)
-			p.dry = append(p.dry, line)
-		}
+		p.ask(line)
 	}
 	return wants
+}
+
+// ask has the table asked for the first ids of a line of which ids were let go.
+func (p *parking) ask(line lineKey) {
+	if p.more[line] {
+		delete(p.more, line)
+		p.dry = append(p.dry, line)
+	}
 }
 
 // takeDue takes the ids whose time has come. What a line keeps is due a second later.
@@ -136,6 +145,7 @@ func (p *parking) takeDue(now time.Time) (wants []want) {
 		}
 		first.at = now.Add(time.Second)
 		heap.Fix(&p.times, first.index)
+		p.ask(first.line) // none of what is kept could go: its first ids may be among those that were let go
 		wants = append(wants, p.takeLine(first.line, lineRetry)...)
 	}
 	return wants
