@@ -1,7 +1,6 @@
 package poller
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"pgrelay/internal/pgtest"
+	"pgrelay/internal/proctest"
 )
 
 const thisInstance = "11111111-1111-1111-1111-111111111111"
@@ -27,20 +27,7 @@ type planned struct {
 	conn *pgx.Conn
 	s    *Scheduler
 	stop func()
-	mu   sync.Mutex
-	log  bytes.Buffer
-}
-
-func (p *planned) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.Write(b)
-}
-
-func (p *planned) logged() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.String()
+	log  proctest.Buffer
 }
 
 // plan has jobs run in the lead of this instance, from the start or once they are switched on.
@@ -52,7 +39,7 @@ func plan(t *testing.T, on bool, jobs ...Job) *planned {
 	p.exec(`INSERT INTO pgrelay.leader (instance, epoch) VALUES ($1, 1)`, thisInstance)
 	base, err := pgx.ParseConfig(p.db.URL)
 	require.NoError(t, err)
-	p.s = NewScheduler(SchedulerConfig{Conn: base, Instance: thisInstance, Jobs: jobs, Enabled: on, Registerer: prometheus.NewRegistry(), Log: zerolog.New(p)})
+	p.s = NewScheduler(SchedulerConfig{Conn: base, Instance: thisInstance, Jobs: jobs, Enabled: on, Registerer: prometheus.NewRegistry(), Log: zerolog.New(&p.log)})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- p.s.Run(ctx) }()
@@ -120,7 +107,7 @@ func TestJobThatFailsIsLoggedOnceAndStopsNobodyElse(t *testing.T) {
 	p.exec(`CREATE VIEW done AS SELECT what FROM did`)
 	p.does("bad", 2)
 	p.stop()
-	lines := p.logged()
+	lines := p.log.String()
 	require.Equal(t, 1, strings.Count(lines, `relation \"done\" does not exist`), lines)
 	require.Equal(t, 1, strings.Count(lines, "leave BEGIN, COMMIT and ROLLBACK out"), lines)
 	require.Equal(t, 1, strings.Count(lines, "job works again"), lines)

@@ -2,8 +2,7 @@ package relay
 
 import "time"
 
-// dispatch hands claimed rows to their destinations, in order; malformed ones go to the stamp as dead, and those whose event is in the
-// ledger as delivered. It returns the
+// dispatch hands claimed rows to their destinations, in order; those that are not sent go to the stamp with their outcome. It returns the
 // wants that were not taken, with rooms and budget reduced by what was.
 func (c *claimer) dispatch(o *outbox, wants []want, ds []*delivery, rooms []int32, budget *int64) (left []want) {
 	c.relay.flights.add(ds)

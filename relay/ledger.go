@@ -17,16 +17,16 @@ type Ledger struct {
 }
 
 // findLedger looks up the table that the configuration names and checks that entries can be looked up and written.
-// What is wrong with it is a *TableError of the outbox, joined; any other error is the connection's.
-func (t *Table) findLedger(ctx context.Context, conn *pgx.Conn, facts keyFacts) error {
+// What is wrong with it are the problems; an error is the connection's.
+func (t *Table) findLedger(ctx context.Context, conn *pgx.Conn, facts keyFacts) (problems []error, err error) {
 	given := t.cfg.Ledger
 	if given == "" {
-		return nil
+		return nil, nil
 	}
 	l := &Ledger{}
 	var notNull []string
 	var recorded, unique bool
-	err := conn.QueryRow(ctx, `
+	err = conn.QueryRow(ctx, `
 		SELECT format('%I.%I', n.nspname, c.relname), coalesce(e.type, ''), EXISTS (
 		            SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'processed_at' AND NOT a.attisdropped),
 		       EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND i.indisunique
@@ -39,13 +39,12 @@ func (t *Table) findLedger(ctx context.Context, conn *pgx.Conn, facts keyFacts) 
 		 WHERE c.oid = pg_catalog.to_regclass($1) AND c.relkind IN ('r', 'p')`, given).
 		Scan(&l.Name, &l.eventType, &recorded, &unique, &notNull)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return &TableError{t.Name, "ledger: there is no table " + given + ", or this role may not see it",
-			fmt.Sprintf("run: CREATE TABLE %s (event_id text PRIMARY KEY, processed_at timestamptz NOT NULL DEFAULT now())", given)}
+		return []error{&TableError{t.Name, "ledger: there is no table " + given + ", or this role may not see it",
+			fmt.Sprintf("run: CREATE TABLE %s (event_id text PRIMARY KEY, processed_at timestamptz NOT NULL DEFAULT now())", given)}}, nil
 	}
 	if err != nil {
-		return fmt.Errorf("looking up ledger %s of outbox %s: %w", given, t.Name, err)
+		return nil, fmt.Errorf("looking up ledger %s of outbox %s: %w", given, t.Name, err)
 	}
-	var problems []error
 	refuse := func(hint, format string, args ...any) {
 		problems = append(problems, &TableError{t.Name, "ledger " + l.Name + ": " + fmt.Sprintf(format, args...), hint})
 	}
@@ -68,7 +67,7 @@ func (t *Table) findLedger(ctx context.Context, conn *pgx.Conn, facts keyFacts) 
 		problems = append(problems, problem)
 	}
 	t.Ledger = l
-	return errors.Join(problems...)
+	return problems, nil
 }
 
 // takes says whether every event id of an outbox can be cast to the ledger's type.

@@ -53,16 +53,16 @@ func SessionConfig(base *pgx.ConnConfig, application string) *pgx.ConnConfig {
 	if c.ConnectTimeout == 0 || c.ConnectTimeout > connectTimeout {
 		c.ConnectTimeout = connectTimeout
 	}
-	c.AfterConnect = asStored
+	c.AfterConnect = AsStored
 	if c.ValidateConnect == nil {
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
 	}
 	return c
 }
 
-// asStored takes text as it lies in a database whose encoding says nothing of it: the server would refuse to hand out a row with a stray
-// byte, and the row could be neither sent nor buried.
-func asStored(ctx context.Context, conn *pgconn.PgConn) error {
+// AsStored has a session take text as it lies in a database whose encoding says nothing of it (SQL_ASCII): the server would refuse to hand out
+// a row with a stray byte, and the row could be neither streamed, nor sent, nor buried.
+func AsStored(ctx context.Context, conn *pgconn.PgConn) error {
 	if conn.ParameterStatus("server_encoding") != "SQL_ASCII" {
 		return nil
 	}

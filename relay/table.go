@@ -108,9 +108,11 @@ func OpenTable(ctx context.Context, conn *pgx.Conn, cfg config.Outbox, sinks []S
 	} else {
 		problems = append(problems, t.checkOrder(sinks, keys)...)
 	}
-	if err := t.findLedger(ctx, conn, keys); err != nil {
-		problems = append(problems, err)
+	more, err := t.findLedger(ctx, conn, keys)
+	if err != nil {
+		return nil, err
 	}
+	problems = append(problems, more...)
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}

@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/rs/zerolog"
+
+	"pgrelay/relay"
 )
 
 const (
@@ -123,19 +124,10 @@ func fixSession(c *pgconn.Config) {
 		// A standby has no publication to make; with several hosts the next is tried.
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
 	}
-	c.AfterConnect = asStored
+	c.AfterConnect = relay.AsStored
 	if c.ConnectTimeout == 0 {
 		c.ConnectTimeout = connectTimeout
 	}
-}
-
-// asStored takes text as it lies in a database whose encoding says nothing of it: the server would refuse to send a row with a stray
-// byte, and with it the stream.
-func asStored(ctx context.Context, conn *pgconn.PgConn) error {
-	if conn.ParameterStatus("server_encoding") != "SQL_ASCII" {
-		return nil
-	}
-	return conn.Exec(ctx, `SET client_encoding = SQL_ASCII`).Close()
 }
 
 // setParam replaces a setting however its name was spelt before.

@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"pgrelay/internal/pgtest"
+	"pgrelay/internal/proctest"
 )
 
 const patience = 60 * time.Second
@@ -71,23 +71,6 @@ func (f *fakeSink) caughtUp() []string {
 	return slices.Clone(f.catchUps)
 }
 
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 // rig is a stream under test with everything around it.
 type rig struct {
 	t        *testing.T
@@ -95,7 +78,7 @@ type rig struct {
 	cfg      Config
 	timing   timing
 	sink     *fakeSink
-	logs     *syncBuffer
+	logs     *proctest.Buffer
 	registry *prometheus.Registry
 	stream   *Stream
 	stop     func() // ends Run and waits for it
@@ -105,7 +88,7 @@ type rig struct {
 func newRig(t *testing.T, db *pgtest.Database) *rig {
 	t.Helper()
 	db.Exec(t, `CREATE TABLE IF NOT EXISTS outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, payload text)`)
-	r := &rig{t: t, db: db, sink: &fakeSink{}, logs: &syncBuffer{}, registry: prometheus.NewRegistry(), timing: defaultTiming()}
+	r := &rig{t: t, db: db, sink: &fakeSink{}, logs: &proctest.Buffer{}, registry: prometheus.NewRegistry(), timing: defaultTiming()}
 	r.timing.retryFirst, r.timing.retryMost = 50*time.Millisecond, 400*time.Millisecond
 	conn, err := pgx.ParseConfig(db.URL)
 	require.NoError(t, err)

@@ -34,7 +34,7 @@ var arrows = map[string][]string{
 // support is what serves tests and the demo: it may import anything, and of the program
 // nothing may import it.
 var support = []string{
-	"internal/archtest", "internal/chaos", "internal/configdoc", "internal/demo", "internal/deploytest", "internal/e2e", "internal/pgtest", "internal/protocol",
+	"internal/archtest", "internal/chaos", "internal/configdoc", "internal/demo", "internal/deploytest", "internal/e2e", "internal/pgtest", "internal/proctest", "internal/protocol",
 	"internal/publishertest", "internal/sqsfacts", "internal/sqstest", "internal/sqstest/sqsd", "internal/stranger",
 }
 

@@ -151,11 +151,11 @@ func (w *world) inspect(r *run) {
 	w.t.Helper()
 	for _, sign := range []string{"DATA RACE", "panic:", "goroutine "} {
 		if strings.Contains(r.stderr.String(), sign) {
-			w.t.Errorf("%s wrote %q:\n%s", r.name, sign, r.stderr.tail())
+			w.t.Errorf("%s wrote %q:\n%s", r.name, sign, r.tail())
 		}
 	}
 	if !r.told {
-		w.t.Errorf("%s ended by itself with exit code %d:\n%s", r.name, r.cmd.ProcessState.ExitCode(), r.stderr.tail())
+		w.t.Errorf("%s ended by itself with exit code %d:\n%s", r.name, r.cmd.ProcessState.ExitCode(), r.tail())
 	}
 }
 

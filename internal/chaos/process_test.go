@@ -1,19 +1,19 @@
 package chaos_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"pgrelay/internal/proctest"
 )
 
 // instance is one of the two that run side by side: a process at a time, behind networks of its own.
@@ -30,7 +30,7 @@ type instance struct {
 type run struct {
 	name    string // of the instance, with a number
 	cmd     *exec.Cmd
-	stderr  log
+	stderr  proctest.Buffer
 	exited  chan struct{}
 	started time.Time
 	ended   time.Time // read after exited
@@ -46,20 +46,11 @@ func (i *instance) start() *run {
 	// No context ends it: stop and kill do, and the death of this process.
 	r.cmd = i.w.command(context.Background(), r.name, i.w.through(i.database, r.name), "http://"+i.queue.addr(), "run")
 	r.cmd.Stderr = &r.stderr
-	started := make(chan error)
-	go func() {
-		// The kernel sends Pdeathsig when the thread that started the process ends.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := r.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = r.cmd.Wait() // its state says it
-			r.ended = time.Now()
-			close(r.exited)
-		}
-	}()
-	if err := <-started; err != nil {
+	err := proctest.Start(r.cmd, func(error) { // how it ended its state says
+		r.ended = time.Now()
+		close(r.exited)
+	})
+	if err != nil {
 		i.w.t.Errorf("starting %s: %v", r.name, err)
 		close(r.exited)
 	}
@@ -125,7 +116,7 @@ func (r *run) stop() error {
 		return fmt.Errorf("%s did not end within %s of SIGTERM", r.name, patience)
 	}
 	if code := r.cmd.ProcessState.ExitCode(); code != 0 && r.stderr.String() != "" { // else it had not yet begun to listen
-		return fmt.Errorf("%s ended with exit code %d after SIGTERM\n%s", r.name, code, r.stderr.tail())
+		return fmt.Errorf("%s ended with exit code %d after SIGTERM\n%s", r.name, code, r.tail())
 	}
 	return nil
 }
@@ -150,27 +141,8 @@ func (r *run) memory() int64 {
 	return kib << 10
 }
 
-// log is what a process writes.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// String is all of it.
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func (l *log) tail() string {
-	text := l.String()
+// tail is the end of what it wrote.
+func (r *run) tail() string {
+	text := r.stderr.String()
 	return text[max(0, len(text)-4096):]
 }

@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,9 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -23,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"pgrelay/internal/pgtest"
+	"pgrelay/internal/proctest"
 )
 
 // process is one run of pgrelay.
@@ -30,8 +28,8 @@ type process struct {
 	w      *world
 	name   string
 	cmd    *exec.Cmd
-	stdout buffer
-	stderr buffer
+	stdout proctest.Buffer
+	stderr proctest.Buffer
 	exited chan struct{}
 }
 
@@ -48,19 +46,7 @@ func (w *world) launch(env []string, args ...string) *process {
 		"AWS_ACCESS_KEY_ID=key", "AWS_SECRET_ACCESS_KEY=secret", "AWS_REGION=us-east-1", "AWS_EC2_METADATA_DISABLED=true",
 	}, env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
-	go func() {
-		// The kernel sends Pdeathsig when the thread that started the process ends.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = p.cmd.Wait() // its state says it
-			close(p.exited)
-		}
-	}()
-	require.NoError(w.t, <-started)
+	require.NoError(w.t, proctest.Start(p.cmd, func(error) { close(p.exited) })) // how it ended its state says
 	w.t.Cleanup(p.finish)
 	return p
 }
@@ -243,24 +229,4 @@ func (p *process) gauges(name string) map[string]float64 {
 		values[strings.Join(labels, " ")] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 	}
 	return values
-}
-
-// buffer collects what a process writes.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-// String is all that was written so far.
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

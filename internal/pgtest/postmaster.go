@@ -6,11 +6,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"pgrelay/internal/proctest"
 )
 
 const (
@@ -27,9 +28,7 @@ type postmaster struct {
 	err     error // why it ended; read after exited is closed
 }
 
-// launch starts the process. The kernel sends Pdeathsig when the thread that started
-// the process ends, not when the binary does, so one goroutine keeps that thread and
-// reaps the process.
+// launch starts the process, which ends with this one.
 func launch(bin, dir string) (*postmaster, error) {
 	// No context ends it: stop does, and the death of this process.
 	cmd, err := command(context.Background(), dir, filepath.Join(bin, "postgres"), "-D", filepath.Join(dir, "data"))
@@ -46,22 +45,15 @@ func launch(bin, dir string) (*postmaster, error) {
 	cmd.SysProcAttr.Setpgid = true
 
 	p := &postmaster{exited: make(chan struct{})}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		_ = log.Close()
-		p.process = cmd.Process
-		started <- err
-		if err == nil {
-			p.err = cmd.Wait()
-			close(p.exited)
-		}
-	}()
-	if err := <-started; err != nil {
+	err = proctest.Start(cmd, func(err error) {
+		p.err = err
+		close(p.exited)
+	})
+	_ = log.Close()
+	if err != nil {
 		return nil, fmt.Errorf("starting postgres: %w", err)
 	}
+	p.process = cmd.Process
 	return p, nil
 }
 
