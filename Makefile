@@ -18,12 +18,12 @@ test: ## Run all tests with the race detector; installs PostgreSQL, promtool and
 	go test -race -timeout 20m ./...
 
 # Whatever talks to PostgreSQL; and of that what a version could change, without what only takes long.
-INTEGRATION := ./migrations ./replication ./poller ./relay ./internal/pgtest ./internal/check ./internal/e2e
+INTEGRATION := ./migrations ./replication ./poller ./relay ./internal/pgtest ./internal/check ./internal/deploytest ./internal/e2e
 CORE := ./migrations ./replication ./poller ./relay ./internal/check
-CORE_E2E := Slot|Stream|Standby|Leader|Instance|Deploy|Network|Session|Server|Crash|Table|Settings|Rights|Cutover
+CORE_E2E := Slot|Stream|Standby|Leader|Instance|Deploy|Network|Session|Server|Crash|Killed|Connections|LogicalWAL|RowLocked|Migrate|Body|Table|Settings|Rights|Cutover
 
 test-matrix: ## Run the integration tests on each of VERSIONS of PostgreSQL; installs them
-	.ci/install stranger
+	.ci/install alerts stranger
 	.ci/versions "$(VERSIONS)" go test -count 1 -timeout 20m $(INTEGRATION)
 
 test-core: ## Run the core of the integration tests on each of VERSIONS of PostgreSQL; installs them

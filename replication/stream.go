@@ -166,7 +166,9 @@ func (s *Stream) open(ctx context.Context) (_ *session, err error) {
 	}
 	reason, err := s.publish(ctx, sql)
 	if err != nil {
-		return nil, errors.Join(err, s.spareWAL(ctx, sql))
+		// Nobody reads the slot meanwhile, and it must not fill the disk (G5).
+		_, unusable := s.preflight(ctx, sql)
+		return nil, errors.Join(err, unusable)
 	}
 	why, err := s.preflight(ctx, sql)
 	if err != nil {
@@ -254,19 +256,6 @@ func (s *Stream) preflight(ctx context.Context, sql *pgx.Conn) (string, error) {
 		}
 	}
 	return why, nil
-}
-
-// spareWAL lets the slot go once it is over its budget although there is no publication to stream from: nobody reads it
-// meanwhile, and it must not fill the disk (G5).
-func (s *Stream) spareWAL(ctx context.Context, sql *pgx.Conn) error {
-	st, err := s.releasedSlot(ctx, sql)
-	if err != nil {
-		return err
-	}
-	if action, why, err := st.decide(&s.cfg, false); err == nil && action == slotReplace {
-		return s.letGo(ctx, sql, st, why)
-	}
-	return nil
 }
 
 func (s *Stream) letGo(ctx context.Context, sql *pgx.Conn, st SlotState, why string) error {

@@ -63,6 +63,11 @@ func checkDatabase(ctx context.Context, in Input) []Line {
 	d := &doctor{in: in, conn: conn, server: serverFacts{Role: in.Conn.User}}
 	defer d.close()
 	d.checkTables(ctx)
+	for _, t := range d.tables {
+		if t.Conditional() {
+			d.step(ctx, "outbox "+t.Name, func(ctx context.Context) error { return d.checkLook(ctx, t) })
+		}
+	}
 	if !in.Config.Replication.Enabled {
 		d.add(skipped("replication", "replication.enabled is false: the poller relays alone"))
 		return d.lines

@@ -28,10 +28,7 @@ func Encoded(t testing.TB, encoding string) *Database {
 		db := s.newDatabase(t, "template0 ENCODING '"+encoding+"' LC_COLLATE 'C' LC_CTYPE 'C'")
 		ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
 		defer cancel()
-		config, err := pgx.ParseConfig(db.URL)
-		require.NoError(t, err)
-		_, err = migrations.Up(ctx, config)
-		require.NoError(t, err)
+		require.NoError(t, migrate(ctx, db.URL))
 		return db
 	})
 }
@@ -52,11 +49,7 @@ func (s *Server) makeMigrated() error {
 		if err := s.create(ctx, conn, migratedTemplate, "template0"); err != nil {
 			return err
 		}
-		config, err := pgx.ParseConfig(s.url(migratedTemplate))
-		if err != nil {
-			return fmt.Errorf("parsing the template's address: %w", err)
-		}
-		if _, err := migrations.Up(ctx, config); err != nil {
+		if err := migrate(ctx, s.url(migratedTemplate)); err != nil {
 			return err
 		}
 		if _, err := conn.Exec(ctx, "ALTER DATABASE "+migratedTemplate+" ALLOW_CONNECTIONS false"); err != nil {
@@ -64,4 +57,13 @@ func (s *Server) makeMigrated() error {
 		}
 		return nil
 	})
+}
+
+func migrate(ctx context.Context, url string) error {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return fmt.Errorf("parsing a database's address: %w", err)
+	}
+	_, err = migrations.Up(ctx, config)
+	return err
 }
