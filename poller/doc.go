@@ -6,6 +6,8 @@
 // within an interval of becoming so if no look is expensive, and within a sweep
 // interval in any case; rows that wait for a time are offered when it comes.
 //
+// It also runs the jobs that put work into outboxes, on time and on the leader: see [Scheduler].
+//
 // How it fails: a lost connection is made again with backoff, and followed by a full look; a
 // table that refuses a look is left alone for a while, and the others go on.
 package poller

@@ -30,12 +30,15 @@ type taker struct {
 	first map[string]time.Time // when an id was first offered
 	// refuse says how many offers, after the first, find no room.
 	refuse int
+	pass   int // of them so many are taken before
 }
 
 func (k *taker) Offer(_ context.Context, _ *relay.Table, ids []string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.got) > 0 && len(ids) > 0 && k.refuse > 0 {
+	if k.pass > 0 && len(ids) > 0 {
+		k.pass--
+	} else if len(k.got) > 0 && len(ids) > 0 && k.refuse > 0 {
 		k.refuse--
 		return relay.ErrNoRoom
 	}
@@ -46,6 +49,13 @@ func (k *taker) Offer(_ context.Context, _ *relay.Table, ids []string) error {
 	}
 	k.got = append(k.got, ids...)
 	return nil
+}
+
+// refuseNext has offers behind the next one find no room.
+func (k *taker) refuseNext(n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pass, k.refuse = 1, n
 }
 
 func (k *taker) Rooms(*relay.Table) []int32 {

@@ -17,13 +17,13 @@ func (p *Poller) do(ctx context.Context, conn *pgx.Conn, w *watch, t *task) erro
 			return err
 		}
 	}
-	for sink := range t.sinks {
-		ended, err := p.look(ctx, conn, w.table, &look{}, only(sink))
+	for sink, l := range t.sinks {
+		ended, err := p.look(ctx, conn, w.table, l, only(sink))
 		if err != nil {
 			return err
 		}
 		if !ended {
-			w.want(sink)
+			w.rests = with(w.rests, sink, l)
 		}
 	}
 	switch {

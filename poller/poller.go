@@ -26,7 +26,7 @@ type Relay interface {
 type Config struct {
 	Conn          *pgx.ConnConfig // as parsed; session settings are added
 	Interval      time.Duration   // between regular looks
-	SweepInterval time.Duration   // between full looks
+	SweepInterval time.Duration   // between sweeps, and full looks
 	Retention     time.Duration   // of published and dead rows of pgrelay.outbox_events; 0: for ever
 	Ledger        time.Duration   // of events in the outboxes' ledgers; 0: for ever
 	Tables        []*relay.Table

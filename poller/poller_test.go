@@ -204,6 +204,19 @@ func TestLookThatFoundNoRoomGoesOnWhereItWas(t *testing.T) {
 	require.Equal(t, 1, f.taker.offers(ids[0]), "it did not begin again")
 }
 
+func TestLookForOneDestinationThatFoundNoRoomGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, time.Hour)
+	ids := f.insert("a", 3*relay.LookSize, never)
+	f.insert("b", 1, never)
+	f.start()
+	f.offered(3*relay.LookSize + 1)
+	f.taker.refuseNext(5)
+	f.p.Look(f.table, 0)
+	pgtest.Eventually(t, patience, func() bool { return f.taker.offers(ids[len(ids)-1]) == 2 }, "the destination's rows are offered again")
+	require.LessOrEqual(t, f.taker.offers(ids[0]), 2, "it did not begin again")
+}
+
 func TestDueRowsBehindAPageOfThoseThatCannotGoAreOffered(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, time.Hour)

@@ -71,11 +71,11 @@ func NewScheduler(cfg SchedulerConfig) *Scheduler {
 
 // Enable switches all jobs on or off, from their next tick on; a run that has begun ends by itself. It says whether that changes anything.
 func (s *Scheduler) Enable(on bool) bool {
-	value := 0.0
 	if on {
-		value = 1
+		s.on.Set(1)
+	} else {
+		s.on.Set(0)
 	}
-	s.on.Set(value)
 	return s.enabled.Swap(on) != on
 }
 
@@ -122,6 +122,9 @@ type jobRunner struct {
 	said      string // the error that was logged last; empty while the job works
 	log       zerolog.Logger
 }
+
+// jobConnect bounds one host's connect: a job whose host is silent is tried again at its next tick.
+const jobConnect = 5 * time.Second
 
 // errNotLeading says that another instance has taken the lead: nothing is run, and the end of this lead is on its way.
 var errNotLeading = errors.New("another instance leads")
@@ -191,6 +194,9 @@ func (r *jobRunner) work(ctx context.Context, tx pgx.Tx) error {
 // session has the settings of the role and the URL: the SQL is the user's, and the relay's settings are made for its own.
 func (r *jobRunner) session() *pgx.ConnConfig {
 	c := r.scheduler.cfg.Conn.Copy()
+	if c.ConnectTimeout == 0 || c.ConnectTimeout > jobConnect {
+		c.ConnectTimeout = jobConnect
+	}
 	c.RuntimeParams["application_name"] = "pgrelay job " + r.job.Name
 	if c.ValidateConnect == nil {
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary

@@ -19,10 +19,12 @@ type watch struct {
 	dueAt time.Time    // a row is due then; zero: none is known of
 
 	lookAt  time.Time // the next regular look
-	sweepAt time.Time // the next full look
+	sweepAt time.Time // the next sweep, and full look but of a conditional table
 	cheap   bool      // the last full look was, so that it takes the place of the pass
 	mark    mark
-	rest    *look // of a look that was broken off, and goes on at the next visit
+	// Looks that were broken off, and go on at the next visit: the regular one, and those for single destinations.
+	rest  *look
+	rests map[int]*look
 
 	quietUntil time.Time
 	quiet      time.Duration
@@ -42,7 +44,7 @@ type task struct {
 	pass  bool
 	due   bool
 	sweep bool
-	sinks map[int]bool
+	sinks map[int]*look
 	// took is how long the full look took, waiting for room left out.
 	took time.Duration
 }
@@ -52,7 +54,7 @@ func (w *watch) restart() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.all, w.dueAt = true, time.Now()
-	w.mark, w.rest = mark{}, nil
+	w.mark, w.rest, w.rests = mark{}, nil, nil
 	w.quietUntil = time.Time{}
 }
 
@@ -64,10 +66,7 @@ func (w *watch) want(sink int) {
 		w.all = true
 		return
 	}
-	if w.sinks == nil {
-		w.sinks = map[int]bool{}
-	}
-	w.sinks[sink] = true
+	w.sinks = with(w.sinks, sink, true)
 }
 
 // due notes a time, and says whether it is earlier than the one that was known.
@@ -85,7 +84,15 @@ func (w *watch) due(at time.Time) bool {
 func (w *watch) plan(now time.Time) task {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t := task{sweep: !now.Before(w.sweepAt), sinks: w.sinks}
+	t := task{sweep: !now.Before(w.sweepAt), sinks: w.rests}
+	w.rests = nil
+	for sink := range w.sinks {
+		// One that is under way goes on; what it has passed already is looked at once more after it.
+		if t.sinks[sink] == nil {
+			t.sinks = with(t.sinks, sink, &look{})
+			delete(w.sinks, sink)
+		}
+	}
 	t.full = w.all || t.sweep && !w.conditional
 	switch {
 	case t.full:
@@ -97,11 +104,20 @@ func (w *watch) plan(now time.Time) task {
 	}
 	// With every look: of a deferred row that the stream did not bring no timer knows.
 	t.due = t.full || t.pass || len(t.sinks) > 0 || !w.dueAt.IsZero() && !now.Before(w.dueAt)
-	w.all, w.sinks = false, nil
+	w.all = false
 	if t.due {
 		w.dueAt = time.Time{}
 	}
 	return t
+}
+
+// with sets a value of a map that may be nil.
+func with[V any](m map[int]V, key int, value V) map[int]V {
+	if m == nil {
+		m = map[int]V{}
+	}
+	m[key] = value
+	return m
 }
 
 // undone gives the requests of a failed visit back.
@@ -112,12 +128,7 @@ func (w *watch) undone(t task) {
 	if t.due {
 		w.dueAt = time.Now()
 	}
-	for sink := range t.sinks {
-		if w.sinks == nil {
-			w.sinks = map[int]bool{}
-		}
-		w.sinks[sink] = true
-	}
+	w.rests = t.sinks
 }
 
 // done sets the next regular times.
@@ -137,7 +148,7 @@ func (w *watch) done(t task, now time.Time, interval time.Duration) {
 func (w *watch) next(now time.Time) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.all || len(w.sinks) > 0 || w.rest != nil {
+	if w.all || len(w.sinks) > 0 || w.rest != nil || len(w.rests) > 0 {
 		return now
 	}
 	next := w.lookAt

@@ -22,6 +22,25 @@ func TestEachRegularLookAsksForWhatIsDue(t *testing.T) {
 	}
 }
 
+func TestLookForOneDestinationThatIsUnderWayGoesOnBeforeItIsBegunAgain(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	w := &watch{lookAt: now.Add(time.Hour), sweepAt: now.Add(time.Hour)}
+	w.want(1)
+	first := w.plan(now).sinks[1]
+	require.Empty(t, w.plan(now).sinks)
+	w.rests = map[int]*look{1: first} // broken off
+	w.want(1)
+	require.Equal(t, now, w.next(now))
+	require.Same(t, first, w.plan(now).sinks[1])
+	again := w.plan(now).sinks[1]
+	require.NotSame(t, first, again, "what it had passed is looked at")
+	require.Nil(t, again.from)
+	require.Empty(t, w.plan(now).sinks)
+	w.undone(task{sinks: map[int]*look{1: again}})
+	require.Same(t, again, w.plan(now).sinks[1])
+}
+
 func TestLooksAtRowsThatWaitBackOffWhenTheyGetExpensive(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

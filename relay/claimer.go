@@ -69,12 +69,14 @@ func (c *claimer) ping(ctx context.Context) error {
 // pause is how long nothing is due after a round that began then, should no signal come. What became due since that moment
 // is due at once: the round may not have seen it. What was due before and is there all the same waits for a signal.
 func (c *claimer) pause(began time.Time) time.Duration {
-	wait := time.Hour
+	times := []time.Time{c.relay.guard.next()}
 	for _, o := range c.relay.outboxes {
-		for _, at := range []time.Time{o.inbox.next(began), o.quiet.until(), c.relay.guard.next()} {
-			if at.After(began) {
-				wait = min(wait, max(0, time.Until(at)))
-			}
+		times = append(times, o.inbox.next(began), o.quiet.until())
+	}
+	wait := time.Hour
+	for _, at := range times {
+		if at.After(began) {
+			wait = min(wait, max(0, time.Until(at)))
 		}
 	}
 	return wait

@@ -151,16 +151,11 @@ func (t *Table) checkRecorded(ctx context.Context, conn *pgx.Conn, where string,
 	if t.Ledger == nil {
 		return nil
 	}
-	e := &RecordedError{Table: t.Name, Ledger: t.Ledger.Name}
-	sql := expander(t).Replace(`SELECT count(*) FROM @outbox o WHERE NOT (@o.pending) AND $1::text IS NULL AND `) + where +
-		" AND " + t.recordedAt(t.identity("o")) + " IS NOT NULL"
-	if err := conn.QueryRow(ctx, sql, append([]any{nil}, args...)...).Scan(&e.Rows); err != nil {
-		return t.explain(err)
+	n, err := t.countSettled(ctx, conn, where+" AND "+t.recordedAt(t.identity("o"))+" IS NOT NULL", args)
+	if err != nil || n == 0 {
+		return err
 	}
-	if e.Rows > 0 {
-		return e
-	}
-	return nil
+	return &RecordedError{Table: t.Name, Ledger: t.Ledger.Name, Rows: n}
 }
 
 // striking is the part of a republish that deletes the ledger's entries of the rows that it sends again.

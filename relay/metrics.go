@@ -25,10 +25,10 @@ func newMetrics(reg prometheus.Registerer, tables []*Table) *metrics {
 		routes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "pgrelay_route_paused",
 			Help: "1 while a route is paused because its rows all die alike; the rows that no route takes count as one."}, []string{"outbox", "route"}),
+		malformed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pgrelay_malformed_stamped_total",
+			Help: "Malformed rows that were stamped and not sent, as their outbox's on_malformed says."}, []string{"outbox"}),
 	}
-	m.malformed = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "pgrelay_malformed_stamped_total",
-		Help: "Malformed rows that were stamped and not sent, as their outbox's on_malformed says."}, []string{"outbox"})
 	for _, t := range tables {
 		for route := noRoute; route < len(t.sinks); route++ {
 			m.routes.WithLabelValues(t.Name, t.RouteName(route))

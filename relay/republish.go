@@ -73,12 +73,11 @@ func (t *Table) Republish(ctx context.Context, conn *pgx.Conn, s Selection, dry 
 			return change, err
 		}
 	}
-	x := expander(t)
 	if dry {
-		sql := x.Replace(`SELECT count(*) FROM @outbox o WHERE NOT (@o.pending) AND $1::text IS NULL AND `) + where
-		err := conn.QueryRow(ctx, sql, append([]any{nil}, args...)...).Scan(&change.Rows)
-		return change, t.explain(err)
+		change.Rows, err = t.countSettled(ctx, conn, where, args)
+		return change, err
 	}
+	x := expander(t)
 	var last *string
 	for {
 		behind := "$1::text IS NULL"
@@ -98,6 +97,13 @@ func (t *Table) Republish(ctx context.Context, conn *pgx.Conn, s Selection, dry 
 			s.Progress(change.Rows)
 		}
 	}
+}
+
+// countSettled counts the settled rows for which a condition holds, whose arguments are from $2 on.
+func (t *Table) countSettled(ctx context.Context, conn *pgx.Conn, where string, args []any) (n int, err error) {
+	sql := expander(t).Replace(`SELECT count(*) FROM @outbox o WHERE NOT (@o.pending) AND $1::text IS NULL AND `) + where
+	err = conn.QueryRow(ctx, sql, append([]any{nil}, args...)...).Scan(&n)
+	return n, t.explain(err)
 }
 
 // unmark sets the marks back to pending.

@@ -18,8 +18,7 @@ func newLooks(t *Table, x *strings.Replacer) looks {
 		return x.Replace(`
 SELECT q.id, NULL::bigint, NULL::bigint, q.at FROM (
 SELECT @o.id::text AS id, ARRAY[` + t.list("o.%s::text", order...) + `] AS at FROM @outbox o @o.routed
- WHERE @o.pending AND @o.undeferred AND coalesce(($1::int[])[dt.dest + 1], 1) > 0
-   AND coalesce(($1::int[])[@routeroom + rt.route], 1) > 0 AND @o.holder IS NULL@ready` + behind + `
+ WHERE @o.pending AND @o.undeferred AND ` + mayGo + behind + `
    AND NOT EXISTS (SELECT FROM pgrelay.failures f WHERE f.outbox = @name AND f.row_id = @o.id::text AND f.dead_at IS NULL)
  ORDER BY ` + t.list("o.%s", order...) + ` LIMIT ` + fmt.Sprint(LookSize) + `) q
  UNION ALL
@@ -30,8 +29,7 @@ SELECT ` + top + `, pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text
 	if t.names.availableAt != "" {
 		deferred = paged(x, `
 SELECT @o.id::text, @o.available::text FROM @outbox o @o.routed
- WHERE @o.pending AND @o.available <= now()%s AND coalesce(($1::int[])[dt.dest + 1], 1) > 0
-   AND coalesce(($1::int[])[@routeroom + rt.route], 1) > 0 AND @o.holder IS NULL@ready
+ WHERE @o.pending AND @o.available <= now()%s AND `+mayGo+`
    AND NOT EXISTS (SELECT FROM pgrelay.failures f WHERE f.outbox = @name AND f.row_id = @o.id::text AND f.dead_at IS NULL)
  ORDER BY @o.available, @o.id LIMIT `+fmt.Sprint(LookSize), "(@o.available, @o.id) > ($2::text::timestamptz, $3::text::@keytype)")
 		nextDeferred = `(SELECT min(@o.available) FROM @outbox o WHERE @o.pending AND @o.available > now() AND @o.available < 'infinity')`
@@ -42,9 +40,7 @@ SELECT @o.id::text, @o.available::text FROM @outbox o @o.routed
 		deferred: deferred,
 		retries: paged(x, `
 SELECT f.row_id, f.next_attempt_at::text FROM pgrelay.failures f JOIN @outbox o ON @o.id = f.row_id::@keytype @o.routed
- WHERE f.outbox = @name AND f.dead_at IS NULL AND f.next_attempt_at <= now()%s AND @o.pending AND @o.due
-   AND coalesce(($1::int[])[dt.dest + 1], 1) > 0
-   AND coalesce(($1::int[])[@routeroom + rt.route], 1) > 0 AND @o.holder IS NULL@ready
+ WHERE f.outbox = @name AND f.dead_at IS NULL AND f.next_attempt_at <= now()%s AND @o.pending AND @o.due AND `+mayGo+`
  ORDER BY f.next_attempt_at, f.row_id LIMIT `+fmt.Sprint(LookSize), "(f.next_attempt_at, f.row_id) > ($2::text::timestamptz, $3::text)"),
 		orphans: x.Replace(`
 DELETE FROM pgrelay.failures f
@@ -60,6 +56,9 @@ SELECT extract(epoch FROM least(
        ` + nextDeferred + `) - now())::float8`),
 	}
 }
+
+// mayGo leaves out what would not be taken. $1 rooms.
+const mayGo = `coalesce(($1::int[])[dt.dest + 1], 1) > 0 AND coalesce(($1::int[])[@routeroom + rt.route], 1) > 0 AND @o.holder IS NULL@ready`
 
 // lookOrder is the order of looks: that of order_by, unless a NULL could hide a row from one that goes on behind another.
 func (t *Table) lookOrder() []string {

@@ -316,7 +316,7 @@ func (t *Table) checkOrder(sinks []Sink, facts keyFacts) (problems []error) {
 				problems = append(problems, problem)
 			}
 		}
-		if r.Order == "none" {
+		if r.Order == config.OrderNone {
 			continue
 		}
 		if !t.SequenceKey && len(t.orderBy) == 0 {

@@ -61,7 +61,7 @@ func checkDatabase(ctx context.Context, in Input) []Line {
 		return []Line{judgeConnect(err, in.Conn.User, in.Conn.Database), skipped("database", "nothing in it can be looked at without a connection")}
 	}
 	d := &doctor{in: in, conn: conn, server: serverFacts{Role: in.Conn.User}}
-	defer d.close()
+	defer relay.CloseSession(conn)
 	d.checkTables(ctx)
 	for _, t := range d.tables {
 		if t.Conditional() {
@@ -104,10 +104,4 @@ func (d *doctor) step(ctx context.Context, name string, look func(context.Contex
 	if err := look(ctx); err != nil {
 		d.add(failure(name, "see the server's log, and run `pgrelay check` again", "cannot be looked at: %s", relay.PublicError(err)))
 	}
-}
-
-func (d *doctor) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = d.conn.Close(ctx) // the server forgets the session either way
 }
