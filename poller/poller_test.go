@@ -231,12 +231,9 @@ func TestRowThatBecomesReadyIsFoundWithinAnInterval(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 50*time.Millisecond)
 	f.exec(`CREATE TABLE jobs (id bigint PRIMARY KEY, open bool)`)
-	var err error
-	f.table, err = relay.OpenTable(t.Context(), f.conn, config.Outbox{
+	f.open(config.Outbox{
 		Table: "pgrelay.outbox_events", Join: "JOIN jobs ON jobs.id = o.id", Ready: "jobs.open", Routes: []config.Route{{Kind: "*", To: "a"}},
-	}, []relay.Sink{{Name: "a"}, {Name: "b"}})
-	require.NoError(t, err)
-	f.cfg.Tables = []*relay.Table{f.table}
+	})
 	ids := f.insert("a", 3, never)
 	deferred := f.insert("a", 1, "now() - interval '1 s'")
 	f.exec(`INSERT INTO pgrelay.failures (outbox, row_id, attempts, next_attempt_at) VALUES ('pgrelay.outbox_events', $1, 1, now())`, ids[2])

@@ -139,6 +139,16 @@ func TestJobNeverRunsBesideItself(t *testing.T) {
 	p.does("slow", 2)
 }
 
+func TestJobsCommitWaitsForTheDiskWhateverTheDatabaseSays(t *testing.T) {
+	t.Parallel()
+	p := plan(t, false, Job{"a", often, `INSERT INTO did SELECT current_setting('synchronous_commit')`})
+	p.exec(`ALTER DATABASE ` + p.db.Name + ` SET synchronous_commit = off`)
+	p.s.Enable(true)
+	pgtest.Eventually(t, patience, func() bool { return p.count("off")+p.count("local") > 0 }, "the job has run")
+	p.stop()
+	require.Zero(t, p.count("off"))
+}
+
 func TestSwitchedOffNoJobRuns(t *testing.T) {
 	t.Parallel()
 	p := plan(t, false, Job{"a", often, `INSERT INTO did VALUES ('a')`})

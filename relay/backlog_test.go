@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -20,7 +19,7 @@ type asking struct {
 	ids   []string
 }
 
-func (a *asking) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+func (a *asking) note(q pgx.TraceQueryStartData) {
 	switch q.SQL {
 	case a.table.sql.claim, a.table.sql.answers, a.table.sql.keys:
 		a.mu.Lock()
@@ -28,10 +27,7 @@ func (a *asking) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQu
 		ids, _ := q.Args[0].([]string)
 		a.ids = append(a.ids, ids...)
 	}
-	return ctx
 }
-
-func (a *asking) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // take gives what was noted since the last time.
 func (a *asking) take() []string {
@@ -75,7 +71,7 @@ func TestABacklogForADeadDestinationIsNeitherOfferedNorAskedFor(t *testing.T) {
 	f := newFixture(t, toQueue, fmt.Sprintf(`INSERT INTO pgrelay.outbox_events (event_type, payload)
 		SELECT 'q', to_jsonb(n) FROM generate_series(1, %d) n`, backlog), `ANALYZE pgrelay.outbox_events`)
 	asked := &asking{table: f.relay.Tables()[0]}
-	f.relay.cfg.Conn.Tracer = asked
+	f.relay.cfg.Conn.Tracer = &tracer{begins: asked.note}
 	queue := f.relay.destinations[0]
 	queue.breaker.initial, queue.breaker.max = time.Hour, time.Hour
 	queue.breaker.rnd = func() float64 { return 1 }

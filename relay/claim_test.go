@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -45,7 +44,7 @@ type clockless struct {
 	timed      []string
 }
 
-func (c *clockless) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+func (c *clockless) note(q pgx.TraceQueryStartData) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.statements++
@@ -55,16 +54,13 @@ func (c *clockless) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.Trac
 			c.timed = append(c.timed, q.SQL)
 		}
 	}
-	return ctx
 }
-
-func (c *clockless) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 func TestNoStatementIsGivenTheHostsTime(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, toQueue)
 	c := &clockless{}
-	f.relay.cfg.Conn.Tracer = c
+	f.relay.cfg.Conn.Tracer = &tracer{begins: c.note}
 	f.exec(`INSERT INTO pgrelay.claims (outbox, instance, ids) VALUES ('pgrelay.outbox_events', gen_random_uuid(), '{1}')`) // to be released
 	refusals := 0
 	f.pubs["queue"].script(func(m *Message) Result { // delivered, refused for a while, refused for good

@@ -131,6 +131,15 @@ type looking struct {
 	wg sync.WaitGroup
 }
 
+// looking is the fixture's poller from now on, until the test ends.
+func (f *fixture) looking() *looking {
+	f.t.Helper()
+	l := &looking{looks0: f.looks, f: f}
+	f.relay.SetLooker(l)
+	f.t.Cleanup(l.wg.Wait)
+	return l
+}
+
 func (l *looking) Look(t *Table, _ int) {
 	l.wg.Go(func() {
 		conn, err := pgx.ConnectConfig(context.Background(), SessionConfig(l.f.relay.cfg.Conn, "pgrelay test"))
@@ -163,9 +172,8 @@ func TestMistakeOfARouteCostsAHundredRowsAndRetryBringsThemBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, toQueue)
-			l := &looking{looks0: f.looks, f: f}
-			f.relay.SetLooker(l)
-			t.Cleanup(l.wg.Wait)
+			f.pauseMax(500 * time.Millisecond) // the rows that are spared last for minutes
+			l := f.looking()
 			f.pubs["queue"].script(c.answer)
 			const rows = 400
 			ids := f.ids(`INSERT INTO pgrelay.outbox_events (event_type, ordering_key, payload)
@@ -219,11 +227,100 @@ func TestMistakeOfARouteCostsAHundredRowsAndRetryBringsThemBack(t *testing.T) {
 func TestRestartEndsTheMemoryOfAPausedRoute(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, toQueue)
+	f.pauseMax(time.Hour)
 	f.start()
 	f.offer(f.ids(insertEvents, "strange", nil, 150)...)
-	pgtest.Eventually(t, longEnough, func() bool { return len(f.relay.State().Outboxes[0].Paused) == 1 }, "the route is paused")
 	f.settled(50)
+	require.Len(t, f.relay.State().Outboxes[0].Paused, 1)
 	require.NoError(t, f.stop())
 	f.build(toQueue)
+	f.pauseMax(time.Hour)
+	f.start()
+	f.offer(f.ids(`SELECT id::text FROM pgrelay.outbox_events WHERE dead_at IS NULL`)...)
+	f.settled(0)
 	require.Empty(t, f.relay.State().Outboxes[0].Paused)
+}
+
+// paused is a fixture whose route 0 is paused for an hour, and mended: 50 rows that are well again are kept to be tried.
+func paused(t *testing.T) *fixture {
+	t.Helper()
+	f := newFixture(t, toQueue)
+	f.pauseMax(time.Hour)
+	f.looking()
+	ids := f.ids(insertEvents, "q", nil, guardDeaths+50)
+	f.exec(`UPDATE pgrelay.outbox_events SET headers = '[]'`)
+	f.start()
+	f.offer(ids...)
+	f.settled(50)
+	f.kept(0, 50)
+	f.exec(`UPDATE pgrelay.outbox_events SET headers = NULL`)
+	return f
+}
+
+// streak looks at what the guard knows of a route, or changes it.
+func (f *fixture) streak(route int, do func(*streak)) {
+	g := f.relay.guard
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	do(g.routes[routeOf{f.relay.Tables()[0], route}])
+}
+
+// kept waits until so many rows of a route are kept to be tried.
+func (f *fixture) kept(route, n int) {
+	f.t.Helper()
+	pgtest.Eventually(f.t, longEnough, func() (all bool) {
+		f.streak(route, func(s *streak) { all = len(s.ids) == n })
+		return all
+	}, "what is left is kept")
+}
+
+func TestLookFindsARowToTryWhenNoneIsKeptAnyMore(t *testing.T) {
+	t.Parallel()
+	f := paused(t)
+	f.streak(0, func(s *streak) { s.ids, s.probe = nil, time.Now() })
+	signal(f.relay.work)
+	f.settled(0)
+	require.Len(t, f.pubs["queue"].messages(), 50)
+	require.Empty(t, f.relay.State().Outboxes[0].Paused)
+}
+
+func TestRowThatCannotBeTriedCostsTheRouteNoTime(t *testing.T) {
+	t.Parallel()
+	f := paused(t)
+	tx, err := f.db.Connect(t).Begin(t.Context())
+	require.NoError(t, err)
+	var first string
+	f.streak(0, func(s *streak) { first = s.ids[0].id })
+	_, err = tx.Exec(t.Context(), `SELECT FROM pgrelay.outbox_events WHERE id::text = $1 FOR UPDATE`, first)
+	require.NoError(t, err)
+	f.streak(0, func(s *streak) { s.probe = time.Now() })
+	signal(f.relay.work)
+	f.settled(1)
+	require.NoError(t, tx.Rollback(t.Context()))
+	f.settled(0)
+	require.Len(t, f.pubs["queue"].messages(), 50)
+}
+
+func TestNothingOvertakesARowOfItsKeyThatAPausedRouteSpares(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, toQueue)
+	f.pauseMax(time.Hour)
+	f.looking()
+	f.start()
+	const refused = `INSERT INTO pgrelay.outbox_events (event_type, ordering_key, payload)
+		SELECT 'f', $1, '"refused"' FROM generate_series(1, $2::int) RETURNING id::text`
+	f.offer(f.ids(refused, nil, guardDeaths-1)...)
+	f.settled(0)
+	ids := f.ids(refused, "k", 2)                                // the first of them pauses the route, the second is spared
+	f.offer(append(ids, f.ids(insertEvents, "f", "k", 3)...)...) // in one claim
+	f.settled(4)
+	require.Len(t, f.relay.State().Outboxes[0].Paused, 1)
+	require.Empty(t, f.pubs["fifo"].messages())
+
+	f.kept(1, 4)
+	f.exec(`UPDATE pgrelay.outbox_events SET payload = '"mended"' WHERE id::text = $1`, ids[1])
+	f.streak(1, func(s *streak) { s.probe = time.Now() })
+	signal(f.relay.work)
+	f.settled(0)
+	require.Equal(t, []string{"mended", "1", "2", "3"}, f.bodiesUnquoted())
 }

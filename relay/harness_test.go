@@ -135,6 +135,27 @@ type fixture struct {
 	stop  func() error
 }
 
+// tracer hears of the statements of the relay's sessions; either function may be missing. They are called by all sessions at once.
+type tracer struct {
+	begins func(q pgx.TraceQueryStartData)
+	ends   func(sql string, err error)
+}
+
+type statementKey struct{}
+
+func (tr *tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	if tr.begins != nil {
+		tr.begins(q)
+	}
+	return context.WithValue(ctx, statementKey{}, q.SQL)
+}
+
+func (tr *tracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryEndData) {
+	if sql, ok := ctx.Value(statementKey{}).(string); ok && tr.ends != nil {
+		tr.ends(sql, q.Err)
+	}
+}
+
 // looks0 stands for the poller: it notes what it is asked for.
 type looks0 struct {
 	mu   sync.Mutex
@@ -202,6 +223,13 @@ func (f *fixture) build(outbox config.Outbox) {
 	f.relay.SetLooker(f.looks)
 }
 
+// pauseMax sets every destination's pause.max, by which rows of a paused route are tried. It comes before start.
+func (f *fixture) pauseMax(d time.Duration) {
+	for i := range f.relay.cfg.Destinations {
+		f.relay.cfg.Destinations[i].Config.Pause.Max = config.Duration(d)
+	}
+}
+
 // start runs the relay until the test ends or stop is called.
 func (f *fixture) start() {
 	f.t.Helper()
@@ -254,7 +282,7 @@ func (f *fixture) offer(ids ...string) {
 	require.NoError(f.t, f.relay.Offer(ctx, f.relay.Tables()[0], ids))
 }
 
-// pending waits until so many rows of pgrelay.outbox_events are pending and nothing is claimed.
+// settled waits until so many rows of pgrelay.outbox_events are pending and nothing is claimed.
 func (f *fixture) settled(pending int) {
 	f.t.Helper()
 	pgtest.Eventually(f.t, longEnough, func() error {

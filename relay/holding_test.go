@@ -2,6 +2,7 @@ package relay
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -64,6 +65,8 @@ func TestDeadRowOfABlockingRouteHoldsItsKeyUntilItIsRetriedOrDiscarded(t *testin
 				table := f.relay.Tables()[0]
 				require.Empty(t, first(f, table.FirstLook(), f.relay.rooms()), "a look leaves out what is held")
 				require.Empty(t, due(f, table.DeferredLook()))
+				f.exec(`INSERT INTO pgrelay.failures (outbox, row_id, attempts, next_attempt_at) VALUES ($1, $2, 1, now())`, table.Name, behind)
+				require.Empty(t, due(f, table.RetryLook()), "nor does one for retries that are due find it")
 				require.ElementsMatch(t, []string{"before", "other"}, f.bodiesUnquoted())
 
 				e := f.explain(behind)
@@ -163,6 +166,18 @@ func TestWhatHoldsAKeyAndWhatDoesNot(t *testing.T) {
 			require.Equal(t, ids[0], f.explain(ids[1]).HeldBy.ID)
 		})
 	}
+}
+
+func TestRowThatHoldsItsLineIsNotRememberedAsSettled(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, toFIFO)
+	o := f.relay.outboxes[0]
+	key := "k"
+	d := &delivery{table: o.table, row: Row{ID: "7", OrderingKey: &key}, line: o.table.Name + "\x00" + key, claimed: "now"}
+	f.relay.stamper.remember(o, ended(d, died), time.Now())
+	require.Zero(t, f.relay.recent.lows.Len())
+	f.relay.stamper.remember(o, ended(d, delivered), time.Now())
+	require.Equal(t, 1, f.relay.recent.lows.Len())
 }
 
 func TestReleasedKeyGoesOnPastItsDeadRow(t *testing.T) {

@@ -1,13 +1,11 @@
 package relay
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
@@ -22,20 +20,13 @@ type refusals struct {
 	pinged          bool // since the last one
 }
 
-type statementKey struct{}
-
-func (r *refusals) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	return context.WithValue(ctx, statementKey{}, q.SQL)
-}
-
-func (r *refusals) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, q pgx.TraceQueryEndData) {
-	sql, _ := ctx.Value(statementKey{}).(string)
+func (r *refusals) note(sql string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case strings.HasPrefix(sql, "UPDATE pgrelay.leader"):
-		r.pinged = r.pinged || q.Err == nil
-	case strings.Contains(sql, "INSERT INTO pgrelay.claims") && sqlState(q.Err) == "55P03":
+		r.pinged = r.pinged || err == nil
+	case strings.Contains(sql, "INSERT INTO pgrelay.claims") && sqlState(err) == "55P03":
 		if r.refused++; !r.pinged {
 			r.unseen++
 		}
@@ -58,7 +49,7 @@ func TestManyLockedTablesCostNeitherTheLeadNorAnotherOutbox(t *testing.T) {
 	}
 	cfg.Registerer = prometheus.NewRegistry()
 	seen := &refusals{}
-	cfg.Conn.Tracer = seen
+	cfg.Conn.Tracer = &tracer{ends: seen.note}
 	f.relay = New(cfg)
 	f.relay.SetLooker(f.looks)
 	f.start()

@@ -2,13 +2,18 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
+
+	"pgrelay/internal/pgtest"
 )
 
 // stamping is the stamp stage alone: rows and claims are made by the test.
@@ -269,6 +274,31 @@ func TestRowWhoseStampTheTableRefusesHoldsUpNoOther(t *testing.T) {
 	require.Len(t, again, 1)
 	s.stamper.stampAll(t.Context(), s.o, again)
 	require.Equal(t, "published", s.state(ds[2]))
+}
+
+func TestNothingIsClaimedWhileTheStampsSessionIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, toQueue)
+	var refused atomic.Int64
+	var letIn atomic.Bool
+	f.relay.cfg.Conn.ValidateConnect = func(_ context.Context, conn *pgconn.PgConn) error {
+		if conn.ParameterStatus("application_name") != "pgrelay stamp" || letIn.Load() {
+			return nil
+		}
+		refused.Add(1)
+		return errors.New("too many connections")
+	}
+	f.start()
+	f.offer(f.ids(insertEvents, "q", nil, 1)...)
+	pgtest.Eventually(t, longEnough, f.relay.stamper.away.Load, "it has something to stamp and is refused")
+	before := refused.Load()
+	f.offer(f.ids(insertEvents, "q", nil, 20)...)
+	pgtest.Eventually(t, longEnough, func() bool { return refused.Load() > before+2 }, "a while passes")
+	require.Equal(t, "1", f.one(`SELECT sum(cardinality(ids))::text FROM pgrelay.claims`))
+	require.Len(t, f.pubs["queue"].messages(), 1)
+	letIn.Store(true)
+	f.settled(0)
+	require.Len(t, f.pubs["queue"].messages(), 21)
 }
 
 func TestTableThatRefusesEveryStampIsLeftAloneSoon(t *testing.T) {

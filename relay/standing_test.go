@@ -22,15 +22,12 @@ type counter struct {
 	n     atomic.Int64
 }
 
-func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+func (c *counter) note(q pgx.TraceQueryStartData) {
 	switch q.SQL {
 	case c.table.sql.claim, c.table.sql.answers, c.table.sql.keys, c.table.sql.line, c.table.sql.stamp:
 		c.n.Add(1)
 	}
-	return ctx
 }
-
-func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // perSecond waits until things stand still and counts.
 func (c *counter) perSecond(t *testing.T) int64 {
@@ -49,7 +46,7 @@ func (c *counter) perSecond(t *testing.T) int64 {
 
 func counted(f *fixture) *counter {
 	c := &counter{table: f.relay.Tables()[0]}
-	f.relay.cfg.Conn.Tracer = c
+	f.relay.cfg.Conn.Tracer = &tracer{begins: c.note}
 	return c
 }
 
