@@ -118,11 +118,14 @@ func TestAPublicationMadeAfterTheSlotReplacesTheSlot(t *testing.T) {
 	r.insert(1) // the slot will decode this row with a catalog without publication
 	r.db.Exec(t, `CREATE PUBLICATION pgrelay FOR TABLE outbox`)
 	r.start()
+	made := 0.
 	if r.db.Server.Version < 18 { // 18 skips such rows instead of failing
 		r.caughtUp("slot created: publication")
+		made = 1
 	}
 	r.connected()
 	r.arrives("outbox", r.insert(1)...)
+	require.EqualValues(t, made, r.metric("pgrelay_slot_created_total"))
 }
 
 func TestATableTakenOutOfThePublicationIsPutBack(t *testing.T) {

@@ -119,6 +119,14 @@ func (w *world) judge(h *history, unwell []error) int {
 			w.t.Errorf("when all faults had ended: %v", err)
 		}
 	}
+	for _, a := range h.faults {
+		if a.err != nil {
+			w.t.Logf("%s: %s did not come about: %v", a.kind, a.target, a.err)
+		}
+	}
+	if missed := w.plan.missed(h.faults); len(missed) > 0 {
+		w.t.Errorf("planned, and did not come about: %q", missed)
+	}
 	bad := h.check()
 	byCheck := map[string]int{}
 	for _, v := range bad {

@@ -75,6 +75,7 @@ func (s *tale) checks() (found []string) {
 func lost(s *send)   { s.told = false }
 func gone(s *send)   { s.stored, s.told = false, false }
 func pending(r *row) { r.published = false }
+func nowhere(r *row) { r.topic = "x.nobody" }
 
 func TestChecksFindWhatIsWrongAndNothingElse(t *testing.T) {
 	t.Parallel()
@@ -196,6 +197,23 @@ func TestChecksFindWhatIsWrongAndNothingElse(t *testing.T) {
 			s.send("A1", 1, 1, gone, func(one *send) { one.rejected = true })
 			s.stamp("A1", 1, 1)
 		}},
+		"a row dies of a refusal for good and nothing says so": {func(s *tale) {
+			s.row(1, func(r *row) { r.dead = true })
+			s.claim("A1", 1, 1)
+			s.send("A1", 1, 1, gone, func(one *send) { one.rejected = true })
+			s.stamp("A1", 1, 1)
+		}, []string{"G1 reason"}},
+		"a row without a route dies": {tell: func(s *tale) {
+			s.row(1, nowhere, func(r *row) { r.dead, r.reason = true, "no_route" })
+			s.claim("A1", 1, 1)
+			s.stamp("A1", 1, 1)
+		}},
+		"a row without a route dies and nothing says so": {func(s *tale) {
+			s.row(1, nowhere, func(r *row) { r.dead = true })
+			s.claim("A1", 1, 1)
+			s.stamp("A1", 1, 1)
+		}, []string{"G1 reason"}},
+		"a row without a route is sent": {func(s *tale) { s.row(1, nowhere); s.goes("A1", 1, 1, 1) }, []string{"G9 route"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

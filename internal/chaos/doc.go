@@ -1,5 +1,6 @@
-// Package chaos holds one test: two instances of pgrelay between a real PostgreSQL and an
-// SQS over HTTP, writers that never rest, and everything going wrong at once.
+// Package chaos runs two instances of pgrelay between a real PostgreSQL and an SQS over
+// HTTP, with writers that never rest and everything going wrong at once. Its other tests
+// are those of the plan and of the checks.
 //
 // A seed decides the plan: which faults, when, for how long, against what. What the
 // machine makes of it differs from run to run, so a seed that failed may have to run more than

@@ -2,13 +2,12 @@ package chaos_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"pgrelay/internal/pgtest"
 )
@@ -17,18 +16,21 @@ import (
 func (w *world) unleash(ctx context.Context) {
 	var all sync.WaitGroup
 	turns := map[string]*sync.Mutex{} // on a busy machine a fault may last longer than planned
-	for _, f := range w.plan.faults {
-		if turns[f.target] == nil {
-			turns[f.target] = &sync.Mutex{}
+	for _, targets := range [][]string{processes, databaseLinks, queueLinks, queues, tables, slot, server, lead} {
+		for _, t := range targets {
+			turns[t] = &sync.Mutex{}
 		}
-		turn := turns[f.target]
+	}
+	for _, f := range w.plan.faults {
 		pause(ctx, time.Until(w.began.Add(f.at)))
 		if ctx.Err() != nil {
 			break
 		}
 		all.Go(func() {
-			turn.Lock()
-			defer turn.Unlock()
+			for _, t := range f.hits() {
+				turns[t].Lock()
+				defer turns[t].Unlock()
+			}
 			began := time.Now()
 			ended, err := w.inflict(ctx, f)
 			w.mu.Lock()
@@ -47,22 +49,25 @@ func (w *world) inflict(ctx context.Context, f fault) (ended time.Time, err erro
 	case "slot dropped":
 		err = w.dropSlot()
 	case "publication dropped":
-		err = w.exec(`DROP PUBLICATION IF EXISTS pgrelay`)
+		err = w.insist(`DROP PUBLICATION pgrelay`)
 	case "publication altered":
-		err = w.exec([]string{`ALTER PUBLICATION pgrelay DROP TABLE public.mail`, `ALTER PUBLICATION pgrelay SET (publish = 'truncate')`}[f.dice%2])
+		err = w.insist([]string{`ALTER PUBLICATION pgrelay DROP TABLE public.mail`, `ALTER PUBLICATION pgrelay SET (publish = 'truncate')`}[f.dice%2])
 	case "sessions ended":
 		some := []string{"true", "random() < 0.5", "application_name = 'pgrelay leader'", "application_name = 'pgrelay stamp'"}[f.dice%4]
-		err = w.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'pgrelay%' AND ` + some)
+		err = w.retry(patience, func() error {
+			_, err := w.ask(`SELECT pg_terminate_backend(pid)::text FROM pg_stat_activity WHERE application_name LIKE 'pgrelay%' AND ` + some)
+			return err
+		})
 	case "backend killed", "server crashed", "server restarted":
-		err = w.hitServer(ctx, f)
+		w.hitServer(ctx, f)
 	case "lead torn away":
 		err = w.tearLead(ctx, f)
 	case "rows locked", "table locked":
 		err = w.lock(ctx, f)
 	case "stamps refused":
-		err = w.exec(`INSERT INTO chaos.trouble VALUES ($1, $2) ON CONFLICT (outbox) DO UPDATE SET every = excluded.every`, f.target, 3+f.dice%20)
+		err = w.insist(`INSERT INTO chaos.trouble VALUES ($1, $2) ON CONFLICT (outbox) DO UPDATE SET every = excluded.every`, f.target, 3+f.dice%20)
 		pause(ctx, f.lasts)
-		w.until(func() error { return w.exec(`DELETE FROM chaos.trouble WHERE outbox = $1`, f.target) })
+		err = errors.Join(err, w.insist(`DELETE FROM chaos.trouble WHERE outbox = $1`, f.target))
 	default:
 		w.hitLinkOrQueue(ctx, f)
 	}
@@ -115,7 +120,11 @@ func (w *world) hitLinkOrQueue(ctx context.Context, f fault) {
 // tearLead cuts the leader off from the database while calls take long, until another instance leads and has sent the same rows: what
 // the first one had to say of them arrives then.
 func (w *world) tearLead(ctx context.Context, f fault) error {
-	name, err := w.ask(`SELECT left(process, 1) FROM chaos.log WHERE what = 'lead' ORDER BY seq DESC LIMIT 1`)
+	var name string
+	err := w.retry(patience, func() (err error) {
+		name, err = w.ask(`SELECT left(process, 1) FROM chaos.log WHERE what = 'lead' ORDER BY seq DESC LIMIT 1`)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -146,19 +155,22 @@ func networkOf(what string, dice uint64) network {
 	}
 }
 
+// dropSlot waits until there is one.
 func (w *world) dropSlot() error {
-	return w.retry(10*time.Second, func() error {
-		return w.exec(`SELECT CASE WHEN active_pid IS NULL THEN pg_drop_replication_slot(slot_name)::text ELSE (pg_terminate_backend(active_pid, 1000))::text END,
-			pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()`)
+	const ours = ` FROM pg_replication_slots WHERE database = current_database()`
+	return w.retry(patience, func() error {
+		if err := w.exec(`SELECT pg_terminate_backend(active_pid)` + ours + ` AND active_pid IS NOT NULL`); err != nil {
+			return err
+		}
+		_, err := w.ask(`SELECT pg_drop_replication_slot(slot_name)::text` + ours)
+		return err
 	})
 }
 
-func (w *world) hitServer(ctx context.Context, f fault) error {
+func (w *world) hitServer(ctx context.Context, f fault) {
 	switch f.kind {
-	case "backend killed": // -9: the postmaster takes the others down and recovers
-		if err := w.killBackend(ctx); err != nil {
-			return err
-		}
+	case "backend killed":
+		w.server.KillBackend(w.t, "pgrelay%")
 	case "server crashed":
 		w.server.Kill(w.t)
 		pause(ctx, f.lasts)
@@ -168,61 +180,43 @@ func (w *world) hitServer(ctx context.Context, f fault) error {
 		pause(ctx, f.lasts)
 		w.server.Start(w.t)
 	}
-	w.until(func() error { return w.exec(`SELECT`) })
-	return nil
-}
-
-func (w *world) killBackend(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	conn, err := w.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer closeConn(conn)
-	var pid int
-	err = conn.QueryRow(ctx, `SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'pgrelay%' ORDER BY random() LIMIT 1`).Scan(&pid)
-	if err != nil {
-		return err
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		return fmt.Errorf("killing a backend: %w", err)
-	}
-	for conn.Ping(ctx) == nil { // until this session's end shows that the server has noticed
-		pause(ctx, 10*ms)
-	}
-	return nil
 }
 
 // lock holds rows that were written lately, or the table, as somebody's open psql does.
 func (w *world) lock(ctx context.Context, f fault) error {
-	conn, err := w.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer closeConn(conn)
 	sql := fmt.Sprintf(`SELECT FROM %[1]s WHERE id > (SELECT max(id) - 150 FROM %[1]s) AND id %% %d = 0 FOR UPDATE SKIP LOCKED`, f.target, 1+f.dice%7)
 	if f.kind == "table locked" {
 		sql = fmt.Sprintf(`LOCK TABLE %s IN %s MODE`, f.target, []string{"ACCESS EXCLUSIVE", "SHARE ROW EXCLUSIVE"}[f.dice%2])
 	}
-	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	return pgx.BeginFunc(limited, conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(limited, sql); err != nil {
+	return w.retry(patience, func() error {
+		conn, err := w.connect(ctx)
+		if err != nil {
 			return err
 		}
-		pause(limited, f.lasts)
-		return nil
+		defer closeConn(conn) // which ends the transaction, if no other fault has
+		limited, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		tx, err := conn.Begin(limited)
+		if err != nil {
+			return err
+		}
+		done, err := tx.Exec(limited, sql)
+		if err == nil && f.kind == "rows locked" && done.RowsAffected() == 0 {
+			err = errors.New("there is no row to lock")
+		}
+		if err == nil {
+			pause(limited, f.lasts)
+		}
+		return err
 	})
 }
 
-// until does work until it succeeds.
-func (w *world) until(work func() error) {
-	if err := w.retry(patience, work); err != nil {
-		w.t.Errorf("not within %s: %v", patience, err)
-	}
+// insist runs a statement that another fault may be in the way of.
+func (w *world) insist(sql string, args ...any) error {
+	return w.retry(patience, func() error { return w.exec(sql, args...) })
 }
 
+// retry does work until it succeeds.
 func (w *world) retry(within time.Duration, work func() error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -244,5 +238,5 @@ func (w *world) heal() error {
 	for _, q := range queues {
 		w.answers.set(q, "")
 	}
-	return w.retry(patience, func() error { return w.exec(`DELETE FROM chaos.trouble`) })
+	return w.insist(`DELETE FROM chaos.trouble`)
 }

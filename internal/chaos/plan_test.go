@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -15,6 +16,14 @@ type fault struct {
 	target    string
 	at, lasts time.Duration
 	dice      uint64 // what else there is to choose
+}
+
+// hits is all that a fault hits: a lead is torn away by way of the queues and of the link of whoever leads then.
+func (f fault) hits() []string {
+	if f.target == lead[0] {
+		return slices.Concat(lead, queues, databaseLinks)
+	}
+	return []string{f.target}
 }
 
 // kind is a sort of fault: what it can hit and how long it lasts.
@@ -88,7 +97,7 @@ const (
 	finale = 5 * time.Second
 )
 
-// newPlan deals the faults. One that would hit what is still being hit goes to the next target, or is passed over.
+// newPlan deals the faults. One that would hit what is still being hit goes to the next target, or back under the deck.
 func newPlan(seed uint64, lasts time.Duration) plan {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	p := plan{seed: seed, lasts: lasts, slow: seed%2 == 0}
@@ -107,8 +116,12 @@ func newPlan(seed uint64, lasts time.Duration) plan {
 			gap = f.lasts + calmGap
 		}
 		at += min(gap, 20*time.Second)
-		if f.target = free(rnd, k.hits, busy, f.at); f.target != "" && f.at+f.lasts < lasts-finale-time.Second {
-			busy[f.target] = f.at + f.lasts + time.Second
+		if f.target = free(rnd, k.hits, busy, f.at); f.target == "" {
+			deck = append(deck, k)
+		} else if f.at+f.lasts < lasts-finale-time.Second {
+			for _, t := range f.hits() {
+				busy[t] = f.at + f.lasts + time.Second
+			}
 			p.faults = append(p.faults, f)
 		}
 	}
@@ -119,11 +132,38 @@ func newPlan(seed uint64, lasts time.Duration) plan {
 // free is one of the targets that nothing hits at a time; empty if there is none.
 func free(rnd *rand.Rand, targets []string, busy map[string]time.Duration, at time.Duration) string {
 	for _, i := range rnd.Perm(len(targets)) {
-		if busy[targets[i]] <= at {
+		if !slices.ContainsFunc(fault{target: targets[i]}.hits(), func(t string) bool { return busy[t] > at }) {
 			return targets[i]
 		}
 	}
 	return ""
+}
+
+// missed names what was planned and never came about: the finale, and kinds of which not one did.
+func (p plan) missed(all []applied) (missed []string) {
+	came := map[any]bool{}
+	for _, a := range all {
+		came[a.fault] = a.err == nil
+		came[a.kind] = came[a.kind] || a.err == nil
+	}
+	for i, f := range p.faults {
+		if i == len(p.faults)-1 && !came[f] || !came[f.kind] {
+			missed = append(missed, f.kind)
+		}
+	}
+	slices.Sort(missed)
+	return slices.Compact(missed)
+}
+
+func TestPlanMissesItsFinaleAndKindsThatNeverCameAbout(t *testing.T) {
+	t.Parallel()
+	first, locked, finale := fault{kind: "slot dropped"}, fault{kind: "rows locked"}, fault{kind: "slot dropped", at: time.Minute}
+	p := plan{faults: []fault{first, locked, locked, finale}}
+	no := errors.New("no")
+	require.Empty(t, p.missed([]applied{{fault: first, err: no}, {fault: locked}, {fault: locked, err: no}, {fault: finale}}))
+	require.Equal(t, []string{"slot dropped"}, p.missed([]applied{{fault: first}, {fault: locked}, {fault: finale, err: no}}))
+	require.Equal(t, []string{"rows locked"}, p.missed([]applied{{fault: first}, {fault: locked, err: no}, {fault: finale}}))
+	require.Equal(t, []string{"rows locked", "slot dropped"}, p.missed(nil))
 }
 
 func TestSeedDecidesThePlanAndAllKindsComeUp(t *testing.T) {
@@ -135,7 +175,8 @@ func TestSeedDecidesThePlanAndAllKindsComeUp(t *testing.T) {
 	for i, f := range p.faults {
 		dealt[f.kind]++
 		for _, g := range p.faults[:i] {
-			require.False(t, g.target == f.target && g.at+g.lasts >= f.at, "%v and %v hit the same thing at once", g, f)
+			same := slices.ContainsFunc(g.hits(), func(t string) bool { return slices.Contains(f.hits(), t) })
+			require.False(t, same && g.at+g.lasts >= f.at, "%v and %v hit the same thing at once", g, f)
 		}
 	}
 	for _, k := range kinds {

@@ -138,35 +138,25 @@ func (w *world) left() []string {
 // repeats requires that each row of outbox_events has arrived and nothing else, and lists the rows that did more than once.
 func (w *world) repeats(queue string) (ids []string) {
 	w.t.Helper()
-	for id := range w.firsts(queue) {
-		ids = append(ids, id)
+	arrivals := map[string]int{}
+	for _, event := range eventIDs(w.sqs.Messages(queue)) {
+		arrivals[event]++
 	}
-	return ids
-}
-
-// firsts is repeats with the time of each row's first arrival.
-func (w *world) firsts(queue string) map[string]time.Time {
-	w.t.Helper()
-	arrivals := map[string][]time.Time{}
-	for _, m := range w.sqs.Messages(queue) {
-		id := m.Attributes["event_id"].Value
-		arrivals[id] = append(arrivals[id], m.ReceivedAt)
-	}
-	firsts := map[string]time.Time{}
 	var lost []string
 	for _, row := range w.strings(`SELECT event_id || ' ' || id FROM pgrelay.outbox_events`) {
 		event, id, _ := strings.Cut(row, " ")
-		switch at := arrivals[event]; {
-		case len(at) == 0:
+		switch arrivals[event] {
+		case 0:
 			lost = append(lost, id)
-		case len(at) > 1:
-			firsts[id] = at[0]
+		case 1:
+		default:
+			ids = append(ids, id)
 		}
 		delete(arrivals, event)
 	}
 	require.Empty(w.t, lost, "rows are lost")
 	require.Empty(w.t, arrivals, "messages without a row")
-	return firsts
+	return ids
 }
 
 func TestKilledAtRandomMomentsARelayRepeatsOnlyWhatWasInFlight(t *testing.T) {

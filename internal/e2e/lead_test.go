@@ -70,10 +70,10 @@ func (w *world) standBy(env ...string) *process {
 }
 
 // takesOver waits until an instance leads.
-func (p *process) takesOver(within time.Duration) {
+func (p *process) takesOver() {
 	p.w.t.Helper()
 	began := time.Now()
-	pgtest.Eventually(p.w.t, within, func() bool { return len(p.logged("leading")) > 0 }, "%s takes over", p.name)
+	pgtest.Eventually(p.w.t, patience, func() bool { return len(p.logged("leading")) > 0 }, "%s takes over", p.name)
 	p.w.took("the lead is taken over", began)
 }
 
@@ -82,13 +82,6 @@ func (w *world) took(what string, since time.Time) {
 	w.t.Helper()
 	w.t.Logf("%s after %.1f s", what, time.Since(since).Seconds())
 }
-
-// unstamped is how long a message that has arrived may wait for its stamp to be committed and flushed: the server flushes
-// asynchronous commits after 600 ms at most, the rest is for a busy machine.
-const unstamped = 8 * time.Second
-
-// soon is forty times as long as a standby waits between two tries: for a busy machine.
-const soon = 20 * time.Second
 
 func TestStandbySaysSoAndTakesOver(t *testing.T) {
 	t.Parallel()
@@ -117,7 +110,7 @@ func TestStandbySaysSoAndTakesOver(t *testing.T) {
 			w.flows()
 			first.signal(end.signal)
 			first.wait()
-			second.takesOver(soon)
+			second.takesOver()
 			w.flows()
 			l.stop()
 			w.settled(0)
@@ -168,7 +161,7 @@ func TestLeaderThatIsFrozenOrCutOffIsReplacedAndSendsNothingOfWhatItHolds(t *tes
 			calls.moreWait(w)
 
 			c.harm(first, px)
-			second.takesOver(patience)
+			second.takesOver()
 			w.arrive(standardQueue, 50)
 			c.mend(first, px)
 			calls.release()

@@ -45,7 +45,7 @@ func TestLeaderThatIsCutOffIsReplacedAndSendsNothingMoreUntilItsTurn(t *testing.
 			w.flows()
 
 			px.lose(lost)
-			second.takesOver(patience)
+			second.takesOver()
 			sent := w.sentBy("first")
 			w.flows()
 			w.flows()
@@ -110,7 +110,7 @@ func TestSlotThatADeadInstanceHoldsIsTakenWhenTheServerLetsItGo(t *testing.T) {
 	w.flows()
 	px.lose(toServer | toClient) // its host is gone
 	first.kill()
-	second.takesOver(patience)
+	second.takesOver()
 	said := second.says("no replication stream: rows are found by polling; trying again")
 	require.Equal(t, "slot_held", said["reason"])
 	require.Contains(t, said["error"], "pgrelay stream")

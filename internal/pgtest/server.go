@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,6 +18,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
 
@@ -195,6 +197,27 @@ func (s *Server) Restart(t testing.TB) {
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
 	s.Stop(t, Immediate)
+}
+
+// KillBackend is kill -9 of the server process of a session whose application_name is like a pattern, as the kernel does when memory is
+// short: the postmaster ends all others and recovers. It waits until the server takes connections again.
+func (s *Server) KillBackend(t testing.TB, application string) {
+	t.Helper()
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, s.url("postgres"))
+	require.NoError(t, err)
+	defer conn.Close(ctx) //nolint:errcheck // the server has ended it
+	Eventually(t, startTimeout, func() error {
+		var pid int
+		err := conn.QueryRow(ctx, `SELECT pid FROM pg_stat_activity WHERE application_name LIKE $1 ORDER BY random() LIMIT 1`, application).Scan(&pid)
+		if err != nil {
+			return err
+		}
+		return syscall.Kill(pid, syscall.SIGKILL)
+	}, "a session of %s is killed", application)
+	Eventually(t, startTimeout, func() bool { return conn.Ping(ctx) != nil }, "all sessions end")
+	_, err = s.process.awaitReady(s.url("postgres"))
+	require.NoError(t, err)
 }
 
 func (s *Server) stop(mode StopMode) error {
