@@ -19,6 +19,8 @@ type Message struct {
 	// DedupID is the event id, with the generation after a republish.
 	DedupID string
 	Delay   time.Duration
+	// Recipient is whom this call is for, one of Addressed.Recipients; empty unless the destination is Addressed.
+	Recipient string
 }
 
 // Attribute is one string attribute of a message.
@@ -110,4 +112,12 @@ type Publisher interface {
 	Publish(ctx context.Context, batch []*Message) ([]Result, *Fault)
 	// Close frees connections. No call is under way.
 	Close() error
+}
+
+// Addressed is a Publisher whose messages go to several recipients, each by a call of its own: mail. Its Limits take one
+// message a call.
+type Addressed interface {
+	Publisher
+	// Recipients are whom a message goes to, in their order and each once. It is called for messages that Check has taken.
+	Recipients(m *Message) []string
 }
