@@ -78,7 +78,7 @@ func (d *destination) judge(ctx context.Context, c *call, now time.Time) {
 		switch c.results[i].Outcome {
 		case OutcomeRetry, OutcomeUnknown:
 			e = d.tries.failed(key, c.mark, d.accepted)
-		case OutcomeDelivered, OutcomeRejected:
+		case OutcomeDelivered, OutcomeRejected, outcomeUncertain:
 			d.tries.forget(key)
 		}
 		it.verdict = decide(d.cfg.retry, &it.row, c.results[i], e, d.breaker.rnd())

@@ -200,7 +200,8 @@ func (c *claimer) release(ctx context.Context, o *outbox) error {
 	wants := make([]want, 0, len(rows))
 	for _, row := range rows {
 		if row.dies {
-			c.relay.died(o.table, row.id, row.kind, "crashed", "the relay died each time while this row alone was in flight")
+			c.relay.died(o.table, row.id, row.kind,
+				verdict{kind: verdictDead, reason: "crashed", detail: "the relay died each time while this row alone was in flight"})
 			continue
 		}
 		wants = append(wants, want{id: row.id, xid: -1, source: sourcePoller})

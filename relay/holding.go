@@ -21,12 +21,12 @@ func (d *delivery) holds() *string {
 	return &d.table.cfg.Routes[d.route].To
 }
 
-// holdsOn says whether the row, which has a line, holds it after its verdict: it waits for its retry, or is dead.
+// holdsOn says whether the row, which has a line, holds it after its verdict: it waits for its retry, or is dead or uncertain.
 func (d *delivery) holdsOn() bool {
 	switch d.verdict.kind {
 	case verdictRetry, verdictUnknown:
 		return true
-	case verdictDead:
+	case verdictDead, verdictUncertain:
 		return d.holds() != nil
 	default:
 		return false

@@ -43,6 +43,8 @@ const (
 	OutcomeRejected
 	// OutcomeBack: the destination is at fault; the row goes back as it was.
 	OutcomeBack
+	// outcomeUncertain is what an unknown outcome is on a route that sends at most once. No publisher gives it.
+	outcomeUncertain
 )
 
 // Result is one message's outcome. Reason is a short stable token (a metric label,

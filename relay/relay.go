@@ -343,16 +343,20 @@ func (r *Relay) drain(ctx context.Context, l *leader) {
 	}
 }
 
-// died counts a row that left the pending set undelivered, and logs it unless many die alike.
-func (r *Relay) died(t *Table, id, kind, reason, detail string) {
-	r.metrics.dead.WithLabelValues(t.Name, reason).Inc()
-	write, last := r.lines.line(time.Now(), t.Name+" "+reason)
+// died counts a row that left the pending set undelivered, dead or uncertain, and logs it unless many go alike.
+func (r *Relay) died(t *Table, id, kind string, v verdict) {
+	r.metrics.dead.WithLabelValues(t.Name, v.reason).Inc()
+	write, last := r.lines.line(time.Now(), t.Name+" "+v.reason)
 	if !write {
 		return
 	}
-	line := r.cfg.Log.Warn().Str("outbox", t.Name).Str("id", id).Str("kind", kind).Str("reason", reason).Str("detail", detail)
-	if last {
-		line.Str("more", "others of this reason are not logged for a minute; `pgrelay dead list` has them all")
+	line := r.cfg.Log.Warn().Str("outbox", t.Name).Str("id", id).Str("kind", kind).Str("reason", v.reason).Str("detail", v.detail)
+	list, text := "dead list", "row is dead"
+	if v.kind == verdictUncertain {
+		list, text = "sends list --uncertain", "row is uncertain"
 	}
-	line.Msg("row is dead")
+	if last {
+		line.Str("more", "others of this reason are not logged for a minute; `pgrelay "+list+"` has them all")
+	}
+	line.Msg(text)
 }

@@ -81,6 +81,8 @@ const (
 	verdictUnknown
 	// verdictDead takes the row out of the pending set with its reason.
 	verdictDead
+	// verdictUncertain takes it out like a dead one: whether it arrived is for a person to find out.
+	verdictUncertain
 	// verdictDropped marks a malformed row as if it had been delivered.
 	verdictDropped
 )

@@ -21,7 +21,7 @@ func TestAThousandRowsThatDieAlikeAreTenLinesAMinute(t *testing.T) {
 		die := func(reason string) int {
 			out.Reset()
 			for range 1000 {
-				r.died(table, "1", "k", reason, "d")
+				r.died(table, "1", "k", verdict{kind: verdictDead, reason: reason, detail: "d"})
 			}
 			return strings.Count(out.String(), `"row is dead"`)
 		}

@@ -184,7 +184,7 @@ func (s *stamper) stampAll(ctx context.Context, o *outbox, ds []*delivery) {
 
 var outcomeNames = map[verdictKind]string{
 	verdictBack: "back", verdictDelivered: "delivered", verdictRetry: "retry", verdictUnknown: "unknown", verdictDead: "dead",
-	verdictDropped: "dropped",
+	verdictUncertain: "uncertain", verdictDropped: "dropped",
 }
 
 // stamp runs the statement and returns what it said of each id; ids that it did not hold are missing.
@@ -200,7 +200,7 @@ func (s *stamper) stamp(ctx context.Context, t *Table, ds []*delivery) (map[stri
 		claims[i], ids[i], versions[i], outcomes[i] = d.claim, d.row.ID, d.row.Version, outcomeNames[v.kind]
 		delays[i], had[i], events[i], kinds[i] = v.delay.Seconds(), d.had, storable(s.conn, d.eventID()), storable(s.conn, d.row.Kind)
 		reasons[i], details[i] = storable(s.conn, v.reason), storable(s.conn, v.detail)
-		if v.kind == verdictDead {
+		if v.kind == verdictDead || v.kind == verdictUncertain {
 			holds[i] = d.holds()
 		}
 		if !d.unsent && (v.kind == verdictRetry || v.kind == verdictDead) {
@@ -321,9 +321,9 @@ func (s *stamper) remember(o *outbox, d *delivery, now time.Time) {
 	switch d.verdict.kind {
 	case verdictDelivered:
 		s.relay.recent.settle(o.table, d.row.ID, d.lsn, now)
-	case verdictDead:
+	case verdictDead, verdictUncertain:
 		s.relay.recent.settle(o.table, d.row.ID, d.lsn, time.Time{})
-		s.relay.died(o.table, d.row.ID, d.row.Kind, d.verdict.reason, d.verdict.detail)
+		s.relay.died(o.table, d.row.ID, d.row.Kind, d.verdict)
 	case verdictDropped:
 		s.relay.recent.settle(o.table, d.row.ID, d.lsn, time.Time{})
 		s.relay.dropped(d)

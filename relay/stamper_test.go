@@ -94,17 +94,18 @@ var (
 	retried   = verdict{kind: verdictRetry, delay: time.Minute, reason: "refused", detail: "no"}
 	unsure    = verdict{kind: verdictUnknown, delay: time.Minute, reason: "no_answer"}
 	died      = verdict{kind: verdictDead, reason: "too_large", detail: "too large"}
+	doubtful  = verdict{kind: verdictUncertain, reason: "uncertain", detail: "no answer"}
 )
 
 func TestStampGivesEachOutcomeItsMark(t *testing.T) {
 	t.Parallel()
 	s := newStamping(t)
-	ds := s.claimed("f", 6)
+	ds := s.claimed("f", 7)
 	s.exec(`INSERT INTO pgrelay.failures (outbox, row_id, attempts, next_attempt_at) VALUES ('pgrelay.outbox_events', $1, 2, now()), ('pgrelay.outbox_events', $2, 2, now())`, ds[4].row.ID, ds[1].row.ID)
 	ds[4].had, ds[1].had = true, true
 	ds[5].unsent = true
-	answers := s.stamp(ended(ds[0], delivered), ended(ds[1], retried), ended(ds[2], unsure), ended(ds[3], verdict{}), ended(ds[4], delivered), ended(ds[5], died))
-	require.Len(t, answers, 6)
+	answers := s.stamp(ended(ds[0], delivered), ended(ds[1], retried), ended(ds[2], unsure), ended(ds[3], verdict{}), ended(ds[4], delivered), ended(ds[5], died), ended(ds[6], doubtful))
+	require.Len(t, answers, 7)
 	for id, what := range answers {
 		require.Equal(t, "done", what, id)
 	}
@@ -115,9 +116,18 @@ func TestStampGivesEachOutcomeItsMark(t *testing.T) {
 		"pending",
 		"published",
 		"dead attempts=0 unknowns=0 generation=false failed too_large",
+		"dead attempts=0 unknowns=1 generation=false failed uncertain",
 	} {
 		require.Equal(t, want, s.state(ds[i]), i)
 	}
+	require.Equal(t, ds[6].row.ID, s.one(`SELECT string_agg(row_id, ' ') FROM pgrelay.failures WHERE uncertain`))
+	require.Equal(t, "UNCERTAIN", s.one(`SELECT status FROM pgrelay.outbox_event_status WHERE id::text = $1`, ds[6].row.ID))
+	counts, err := s.table.Count(t.Context(), s.conn)
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 1}, []int{counts.Dead, counts.Uncertain})
+	letters, err := s.table.Dead(t.Context(), s.conn, DeadSelection{})
+	require.NoError(t, err)
+	require.Len(t, letters, 1, "an uncertain row is no dead letter")
 	require.Empty(t, s.claims())
 }
 
@@ -181,7 +191,7 @@ func TestClaimIDThatACrashOfTheServerGaveOutAgainCountsInItsNewLead(t *testing.T
 
 func TestStampOfARowThatChangedTakesNoOutcome(t *testing.T) {
 	t.Parallel()
-	for name, v := range map[string]verdict{"delivered": delivered, "retry": retried, "unknown": unsure, "dead": died} {
+	for name, v := range map[string]verdict{"delivered": delivered, "retry": retried, "unknown": unsure, "dead": died, "uncertain": doubtful} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStamping(t)

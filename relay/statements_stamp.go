@@ -1,7 +1,7 @@
 package relay
 
 // stampSQL gives every delivery of any number of batches its outcome. Parallel arrays: $1 claims, $2 ids, $3 versions,
-// $4 outcomes (delivered, retry, unknown, dead, dropped, back), $5 delays in seconds, $6 charged attempts, $7 whether a failures row was seen,
+// $4 outcomes (delivered, retry, unknown, dead, uncertain, dropped, back), $5 delays in seconds, $6 charged attempts, $7 whether a failures row was seen,
 // $8 event ids, $9 kinds, $10 reasons, $11 details; $12, $13 the distinct claims and
 // the leads that they were made in; and again with the first, $14 the destinations whose line a dead row holds, NULL where it lets it go.
 //
@@ -35,23 +35,23 @@ marked AS (
 	 WHERE @o.id = t.k AND t.same AND t.pending AND t.outcome = 'delivered')@stamped@dropping,
 buried AS (
 	UPDATE @outbox o SET @dead = now() FROM taken t
-	 WHERE @o.id = t.k AND t.same AND t.pending AND t.outcome = 'dead'),
+	 WHERE @o.id = t.k AND t.same AND t.pending AND t.outcome IN ('dead', 'uncertain')),
 healed AS (
 	DELETE FROM pgrelay.failures f USING taken t
 	 WHERE t.same AND t.outcome IN ('delivered', 'dropped') AND t.had AND f.outbox = @name AND f.row_id = t.id),
 failed AS (
 	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, attempts, unknowns, generation, next_attempt_at, dead_at,
-	       holds_to, holds_key, claim, epoch, reason, detail)
+	       uncertain, holds_to, holds_key, claim, epoch, reason, detail)
 	SELECT @name, t.id, t.event_id, t.kind,
-	       CASE WHEN t.same THEN t.charge ELSE 0 END, CASE WHEN t.same AND t.outcome = 'unknown' THEN 1 ELSE 0 END,
+	       CASE WHEN t.same THEN t.charge ELSE 0 END, CASE WHEN t.same AND t.outcome IN ('unknown', 'uncertain') THEN 1 ELSE 0 END,
 	       CASE WHEN NOT t.same THEN nextval('pgrelay.generations') END,
-	       CASE WHEN NOT t.same THEN now() WHEN t.outcome <> 'dead' THEN now() + t.delay * interval '1 second' END,
-	       CASE WHEN t.same AND t.outcome = 'dead' THEN now() END, t.holds, CASE WHEN t.holds IS NOT NULL THEN t.okey END, t.claim, t.epoch,
+	       CASE WHEN NOT t.same THEN now() WHEN t.outcome NOT IN ('dead', 'uncertain') THEN now() + t.delay * interval '1 second' END,
+	       CASE WHEN t.same AND t.outcome IN ('dead', 'uncertain') THEN now() END, t.same AND t.outcome = 'uncertain', t.holds, CASE WHEN t.holds IS NOT NULL THEN t.okey END, t.claim, t.epoch,
 	       CASE WHEN t.same THEN t.reason ELSE '' END, CASE WHEN t.same THEN t.detail ELSE '' END
 	  FROM taken t
-	 WHERE t.k IS NOT NULL AND t.pending AND ((t.same AND t.outcome IN ('retry', 'unknown', 'dead')) OR (NOT t.same AND t.outcome <> 'back'))
+	 WHERE t.k IS NOT NULL AND t.pending AND ((t.same AND t.outcome IN ('retry', 'unknown', 'dead', 'uncertain')) OR (NOT t.same AND t.outcome <> 'back'))
 	    ON CONFLICT (outbox, row_id) DO UPDATE SET attempts = f.attempts + excluded.attempts, unknowns = f.unknowns + excluded.unknowns,
-	       generation = coalesce(excluded.generation, f.generation), next_attempt_at = excluded.next_attempt_at, dead_at = excluded.dead_at, uncertain = false,
+	       generation = coalesce(excluded.generation, f.generation), next_attempt_at = excluded.next_attempt_at, dead_at = excluded.dead_at, uncertain = excluded.uncertain,
 	       holds_to = excluded.holds_to, holds_key = excluded.holds_key, claim = excluded.claim, epoch = excluded.epoch,
 	       reason = excluded.reason, detail = excluded.detail, event_id = excluded.event_id, kind = excluded.kind
 	 WHERE (f.claim, f.epoch) IS DISTINCT FROM (excluded.claim, excluded.epoch)),

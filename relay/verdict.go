@@ -26,6 +26,9 @@ func decide(r config.Retry, row *Row, res Result, e evidence, rnd float64) verdi
 	case OutcomeRejected:
 		v.kind = verdictDead
 		return v
+	case outcomeUncertain:
+		v.kind = verdictUncertain
+		return v
 	case OutcomeBack:
 		return verdict{kind: verdictBack}
 	case OutcomeRetry:

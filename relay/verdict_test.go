@@ -56,6 +56,10 @@ func TestVerdicts(t *testing.T) {
 		"unknown for ever while nothing gets through is not charged": {
 			row: Row{Unknowns: 30}, res: silent, seen: evidence{sinceFirst: true}, want: verdict{verdictUnknown, 5 * time.Minute, "timeout", "no answer in 15s"},
 		},
+		"uncertain is final": {
+			row: Row{Unknowns: 1}, res: Result{outcomeUncertain, "uncertain", "no answer in 15s"}, seen: works,
+			want: verdict{verdictUncertain, 0, "uncertain", "no answer in 15s"},
+		},
 		"unknown as its last attempt dies": {
 			row: Row{Attempts: 2, Unknowns: 3}, res: silent, seen: works, want: verdict{verdictDead, 0, "timeout", "no answer in 15s"},
 		},
