@@ -58,7 +58,8 @@ func (r *row) armed() (last *entry) {
 	return last
 }
 
-func (e *entry) byOwner() bool { return e.process == "" && (e.what == "insert" || e.what == "update") }
+// byOwner: whoever inserts a row owns it, a job of the scheduler too.
+func (e *entry) byOwner() bool { return e.what == "insert" || e.what == "update" && e.process == "" }
 
 // settled says whether it is the relay's mark.
 func (e *entry) settled() bool { return e.process != "" && e.what == "update" && !e.pending }
@@ -90,7 +91,7 @@ func (h *history) deaths() (bad []violation) {
 	return bad
 }
 
-// early are messages that were sent before their time.
+// early are messages that were sent before their time, or before their row was ready.
 func (h *history) early() (bad []violation) {
 	for id, r := range h.rows {
 		for _, s := range r.sends {

@@ -238,5 +238,5 @@ func (w *world) heal() error {
 	for _, q := range queues {
 		w.answers.set(q, "")
 	}
-	return w.insist(`DELETE FROM chaos.trouble`)
+	return errors.Join(w.insist(`DELETE FROM chaos.trouble`), w.insist(openTasks))
 }

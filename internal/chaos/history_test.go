@@ -22,7 +22,7 @@ type history struct {
 	faults  []applied
 }
 
-// rowID names a row of either outbox.
+// rowID names a row of an outbox.
 type rowID struct {
 	outbox string
 	id     int64
@@ -44,7 +44,7 @@ type entry struct {
 type row struct {
 	rowID
 	event, key, topic string
-	due               *time.Time
+	due               *time.Time // or when it became ready
 	published, dead   bool
 	reason            string // of its death
 	log               []*entry
@@ -65,7 +65,12 @@ SELECT 'pgrelay.outbox_events', o.id, o.event_id::text, coalesce(o.ordering_key,
  UNION ALL
 SELECT 'public.mail', o.id, o.message::text, coalesce(o.customer, ''), o.topic, NULL,
        o.sent_at IS NOT NULL, o.sent_at IS NOT NULL AND f.row_id IS NOT NULL, coalesce(f.reason, '')
-  FROM public.mail o LEFT JOIN pgrelay.failures f ON f.outbox = 'public.mail' AND f.row_id = o.id::text AND f.dead_at IS NOT NULL`
+  FROM public.mail o LEFT JOIN pgrelay.failures f ON f.outbox = 'public.mail' AND f.row_id = o.id::text AND f.dead_at IS NOT NULL
+ UNION ALL
+SELECT 'public.backfill', o.id, o.task::text, '', task.topic, task.opened,
+       o.sent_at IS NOT NULL, o.sent_at IS NOT NULL AND f.row_id IS NOT NULL, coalesce(f.reason, '')
+  FROM public.backfill o JOIN chaos.tasks task ON task.id = o.task
+  LEFT JOIN pgrelay.failures f ON f.outbox = 'public.backfill' AND f.row_id = o.id::text AND f.dead_at IS NOT NULL`
 
 // read collects the history of a world in which nothing happens any more.
 func (w *world) read(ctx context.Context) (*history, error) {

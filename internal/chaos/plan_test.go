@@ -39,7 +39,7 @@ var (
 	databaseLinks = []string{"A-database", "B-database"}
 	queueLinks    = []string{"A-queue", "B-queue"}
 	queues        = []string{standardQueue, fifoQueue}
-	tables        = []string{ownTable, bareTable}
+	tables        = []string{ownTable, bareTable, joinedTable}
 	slot          = []string{"slot"}
 	server        = []string{"server"}
 	lead          = []string{"lead"}

@@ -24,13 +24,14 @@ const (
 	standardQueue = "events"
 	fifoQueue     = "events.fifo"
 
-	ownTable  = "pgrelay.outbox_events"
-	bareTable = "public.mail"
+	ownTable    = "pgrelay.outbox_events"
+	bareTable   = "public.mail"
+	joinedTable = "public.backfill" // its content stands in chaos.tasks, which says as well when it may go
 )
 
-// mark is the column by which a table's row is settled, payload the one that holds its body.
+// mark is the column by which a table's row is settled, payload the one that holds its body, if it has one.
 var (
-	mark    = map[string]string{ownTable: "published_at", bareTable: "sent_at"}
+	mark    = map[string]string{ownTable: "published_at", bareTable: "sent_at", joinedTable: "sent_at"}
 	payload = map[string]string{ownTable: "payload", bareTable: "document"}
 )
 
@@ -98,10 +99,18 @@ outboxes:
   - table: %s
     columns: {published_at: sent_at, event_id: message, event_type: topic, ordering_key: customer, payload: document}
     routes: %s
+  - table: %s
+    columns: {published_at: sent_at, event_id: task}
+    join: JOIN chaos.tasks task ON task.id = o.task
+    select: task.topic, task.document
+    ready: task.open
+    kind: {column: topic}
+    routes: [{kind: "q*", to: queue, body: '{{json .document}}'}]
+scheduler: {jobs: [{name: tick, every: 500ms, sql: "INSERT INTO pgrelay.outbox_events (event_type, payload) VALUES ('q.tick', '{\"v\": 1}')"}]}
 poller: %s
 relay: {shutdown_timeout: 10s, max_in_flight_bytes: 8MiB, retry: {max_attempts: 100, initial: 50ms, max: 1s}}
 http: {addr: ''}
-`, destination(standardQueue), destination(fifoQueue), ownTable, routes, bareTable, routes, looks)
+`, destination(standardQueue), destination(fifoQueue), ownTable, routes, bareTable, routes, joinedTable, looks)
 }
 
 // schema is the users' side of the database, and the log.
@@ -112,6 +121,10 @@ CREATE INDEX ON public.mail (id) WHERE sent_at IS NULL;
 CREATE INDEX ON public.mail (customer, id) WHERE sent_at IS NULL AND customer IS NOT NULL;
 
 CREATE SCHEMA chaos;
+CREATE TABLE chaos.tasks (id uuid PRIMARY KEY, topic text NOT NULL, document jsonb NOT NULL, open bool NOT NULL, opened timestamptz);
+CREATE INDEX ON chaos.tasks (id) WHERE NOT open;
+CREATE TABLE public.backfill (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, task uuid NOT NULL UNIQUE, sent_at timestamptz);
+CREATE INDEX ON public.backfill (id) WHERE sent_at IS NULL;
 CREATE TABLE chaos.aggregates (key text PRIMARY KEY);
 CREATE TABLE chaos.busy (id int PRIMARY KEY, n bigint NOT NULL DEFAULT 0, filling text NOT NULL DEFAULT repeat('busy', 200));
 INSERT INTO chaos.busy (id) SELECT generate_series(1, 20);
@@ -122,7 +135,7 @@ CREATE TABLE chaos.log (
 	outbox text NOT NULL DEFAULT '', id bigint NOT NULL DEFAULT 0, epoch bigint NOT NULL DEFAULT 0,
 	version int NOT NULL DEFAULT 0, pending bool NOT NULL DEFAULT false);
 
--- Arguments: the outbox, the columns of payload and mark.
+-- Arguments: the outbox, the columns of payload and mark. What has no payload never changes its version.
 CREATE FUNCTION chaos.note_row() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE r jsonb := to_jsonb(NEW); row_id bigint := NEW.id;
 BEGIN
@@ -130,12 +143,13 @@ BEGIN
 	   EXISTS (SELECT FROM chaos.trouble WHERE outbox = TG_ARGV[0] AND row_id % every = 0) THEN
 		RAISE 'this row is not to be stamped now';
 	END IF;
-	INSERT INTO chaos.log (what, outbox, id, version, pending) VALUES (lower(TG_OP), TG_ARGV[0], row_id, (r -> TG_ARGV[1] ->> 'v')::int,
+	INSERT INTO chaos.log (what, outbox, id, version, pending) VALUES (lower(TG_OP), TG_ARGV[0], row_id, coalesce((r -> TG_ARGV[1] ->> 'v')::int, 1),
 		r ->> TG_ARGV[2] IS NULL AND r ->> 'dead_at' IS NULL);
 	RETURN NULL;
 END $$;
 CREATE TRIGGER chaos AFTER INSERT OR UPDATE ON pgrelay.outbox_events FOR EACH ROW EXECUTE FUNCTION chaos.note_row('pgrelay.outbox_events', 'payload', 'published_at');
 CREATE TRIGGER chaos AFTER INSERT OR UPDATE ON public.mail FOR EACH ROW EXECUTE FUNCTION chaos.note_row('public.mail', 'document', 'sent_at');
+CREATE TRIGGER chaos AFTER INSERT OR UPDATE ON public.backfill FOR EACH ROW EXECUTE FUNCTION chaos.note_row('public.backfill', '', 'sent_at');
 
 CREATE FUNCTION chaos.note_claim() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -119,7 +119,13 @@ func (wr *writer) insert(ctx context.Context, tx pgx.Tx, chosen []string, n int)
 			due[i] = &seconds
 		}
 	}
-	if wr.rnd.IntN(2) == 0 {
+	switch wr.rnd.IntN(5) {
+	case 0:
+		_, err := tx.Exec(ctx, `WITH made AS (INSERT INTO chaos.tasks SELECT gen_random_uuid(), replace(k, 'f.', 'q.'), b::jsonb, $3 OR random() < 0.5
+			  FROM unnest($1::text[], $2::text[]) AS u(k, b) RETURNING id)
+			INSERT INTO public.backfill (task) SELECT id FROM made`, kinds, bodies, wr.w.plan.slow)
+		return err
+	case 1, 2:
 		_, err := tx.Exec(ctx, `INSERT INTO public.mail (topic, customer, document)
 			SELECT k, o, b::jsonb FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS u(k, o, b, n) ORDER BY n`, kinds, owners, bodies)
 		return err
@@ -141,7 +147,7 @@ var filling = func() string {
 // edit changes a row that was written lately. Most are in flight; where looks are regular it re-arms as well what has
 // been delivered.
 func (wr *writer) edit(ctx context.Context) error {
-	table := tables[wr.rnd.IntN(2)]
+	table := tables[wr.rnd.IntN(len(tables))]
 	only := mark[table] + " IS NULL"
 	if !wr.w.plan.slow && wr.rnd.IntN(2) == 0 {
 		only = "true"
@@ -149,12 +155,24 @@ func (wr *writer) edit(ctx context.Context) error {
 	if table == ownTable {
 		only += " AND dead_at IS NULL"
 	}
+	content := ""
+	if c := payload[table]; c != "" {
+		content = fmt.Sprintf("%[1]s = jsonb_set(%[1]s, '{v}', to_jsonb((%[1]s ->> 'v')::int + 1)),", c)
+	}
 	_, err := wr.conn.Exec(ctx, fmt.Sprintf(`
 		WITH one AS MATERIALIZED (SELECT id FROM %[1]s WHERE id > (SELECT max(id) - 60 FROM %[1]s) AND %[2]s ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED)
-		UPDATE %[1]s SET %[3]s = jsonb_set(%[3]s, '{v}', to_jsonb((%[3]s ->> 'v')::int + 1)), %[4]s = NULL WHERE id = (SELECT id FROM one)`,
-		table, only, payload[table], mark[table]))
+		UPDATE %[1]s SET %[3]s %[4]s = NULL WHERE id = (SELECT id FROM one)`,
+		table, only, content, mark[table]))
 	return err
 }
+
+// ready opens tasks whose rows wait for that, which only a look finds.
+func (wr *writer) ready(ctx context.Context) error {
+	_, err := wr.conn.Exec(ctx, openTasks+` AND random() < 0.3`)
+	return err
+}
+
+const openTasks = `UPDATE chaos.tasks SET open = true, opened = clock_timestamp() WHERE NOT open`
 
 // beBusy writes what concerns no outbox.
 func (wr *writer) beBusy(ctx context.Context) error {
@@ -164,7 +182,7 @@ func (wr *writer) beBusy(ctx context.Context) error {
 
 // republish runs the command for a few rows that were delivered.
 func (wr *writer) republish(ctx context.Context) error {
-	table := tables[wr.rnd.IntN(2)]
+	table := tables[wr.rnd.IntN(len(tables))]
 	rows, err := wr.conn.Query(ctx, fmt.Sprintf(`SELECT id::text FROM %[1]s WHERE id > (SELECT max(id) - 2000 FROM %[1]s) AND %[2]s IS NOT NULL
 		ORDER BY random() LIMIT 3`, table, mark[table]))
 	if err != nil {
