@@ -5,10 +5,10 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 # The versions of PostgreSQL that `make test-matrix` and `make test-core` run on.
 VERSIONS ?= 13 14 15 16 17 18
 
-.PHONY: help build test test-matrix test-core chaos lint demo clean
+.PHONY: help build test test-matrix test-core chaos lint demo example-calendar clean
 
 help: ## Show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build bin/pgrelay
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/pgrelay ./cmd/pgrelay
@@ -43,6 +43,10 @@ lint: ## Run the linters; builds golangci-lint into bin if it is not there
 demo: build ## Show pgrelay at work; installs PostgreSQL if there is none
 	.ci/install server
 	go run ./internal/demo
+
+example-calendar: build ## Show a calendar back end on pgrelay: outboxes without a column of ours
+	.ci/install server
+	go run ./examples/calendar
 
 clean: ## Remove what was built or installed here
 	rm -rf bin .cache

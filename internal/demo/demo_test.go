@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"pgrelay/internal/stage"
 )
 
 // build makes the program that the demo shows.
@@ -27,14 +29,14 @@ func build(t *testing.T) string {
 func TestTheDemoPlaysToItsEndAndItsCountAddsUp(t *testing.T) {
 	t.Parallel()
 	var printed bytes.Buffer
-	err := run(t.Context(), &printed, build(t))
+	err := stage.Run(t.Context(), &printed, build(t), play())
 	require.NoError(t, err, "%s", printed.String())
 	for _, step := range steps {
 		require.Contains(t, printed.String(), step.title)
 	}
 	for line := range strings.Lines(printed.String()) {
 		line = strings.TrimSuffix(line, "\n")
-		require.LessOrEqual(t, utf8.RuneCountInString(line), width, line)
+		require.LessOrEqual(t, utf8.RuneCountInString(line), stage.Width, line)
 	}
 }
 
@@ -62,7 +64,7 @@ func TestCtrlCLeavesNothingBehind(t *testing.T) {
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit, said.String())
 	require.Equal(t, 1, exit.ExitCode(), said.String())
-	require.Contains(t, said.String(), errStopped.Error())
+	require.Contains(t, said.String(), stage.ErrStopped.Error())
 	left, err := os.ReadDir(temp)
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -73,7 +75,7 @@ func TestCtrlCLeavesNothingBehind(t *testing.T) {
 func TestTheDemoFailsWhenThereIsNoProgramToShow(t *testing.T) {
 	t.Parallel()
 	var printed bytes.Buffer
-	require.ErrorIs(t, run(t.Context(), &printed, filepath.Join(t.TempDir(), "pgrelay")), os.ErrNotExist)
+	require.ErrorIs(t, stage.Run(t.Context(), &printed, filepath.Join(t.TempDir(), "pgrelay"), play()), os.ErrNotExist)
 }
 
 func TestTheDemoFailsWhenTheRelayEndsByItself(t *testing.T) {
@@ -81,7 +83,7 @@ func TestTheDemoFailsWhenTheRelayEndsByItself(t *testing.T) {
 	program, err := exec.LookPath("true")
 	require.NoError(t, err)
 	var printed bytes.Buffer
-	require.ErrorContains(t, run(t.Context(), &printed, program), "pgrelay run has ended")
+	require.ErrorContains(t, stage.Run(t.Context(), &printed, program, play()), "pgrelay run has ended")
 }
 
 // processes lists the command lines that name a path.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,8 +21,10 @@ func documents(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	require.NoError(t, err)
+	examples, err := filepath.Glob(filepath.Join(root, "examples", "*", "README.md"))
+	require.NoError(t, err)
 	all := map[string]string{}
-	for _, path := range append(paths, filepath.Join(root, "README.md")) {
+	for _, path := range slices.Concat(paths, examples, []string{filepath.Join(root, "README.md")}) {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		all[path] = string(text)

@@ -26,7 +26,7 @@ const (
 // steps are the demo, in turn.
 var steps = []struct {
 	title string
-	play  func(context.Context, *stage) error
+	play  func(context.Context, *demo) error
 }{
 	{"Two commands: migrate up, run", begins},
 	{"A committed row is a message", commits},
@@ -38,27 +38,20 @@ var steps = []struct {
 	{"The count", counts},
 }
 
-func begins(ctx context.Context, s *stage) (err error) {
-	s.page.text("The configuration, pgrelay.yaml:")
-	s.page.output(configuration)
-	if err := s.run("migrate", "up"); err != nil {
-		return err
-	}
-	s.page.command("pgrelay run &")
-	if s.relay, err = s.pgrelay.start(s.end); err != nil {
-		return err
-	}
-	return s.until(ctx, "SELECT count(*) > 0 FROM pg_replication_slots WHERE active")
+func begins(ctx context.Context, s *demo) error {
+	s.Text("The configuration, pgrelay.yaml:")
+	s.Output(configuration)
+	return s.Begin(ctx)
 }
 
-func commits(ctx context.Context, s *stage) error {
+func commits(ctx context.Context, s *demo) error {
 	first := guest(0)
-	s.page.text("A booking and its event, in one transaction:")
-	s.page.sql(append(first.statements(), "COMMIT")...)
-	s.page.text("What the queue received, and the time from COMMIT to its receipt:")
+	s.Text("A booking and its event, in one transaction:")
+	s.SQL(append(first.statements(), "COMMIT")...)
+	s.Text("What the queue received, and the time from COMMIT to its receipt:")
 	for i := range shown {
 		b := guest(i)
-		e, err := b.commit(ctx, s.conn, &s.ledger)
+		e, err := b.commit(ctx, s.Conn, &s.ledger)
 		if err != nil {
 			return err
 		}
@@ -66,15 +59,15 @@ func commits(ctx context.Context, s *stage) error {
 		if err != nil {
 			return err
 		}
-		s.page.output(fmt.Sprintf("%-7s %-18s %-24s %s", m.GroupID, m.Attributes["event_type"].Value, m.Body, took(m.ReceivedAt.Sub(e.committed))))
+		s.Output(fmt.Sprintf("%-7s %-18s %-24s %s", m.GroupID, m.Attributes["event_type"].Value, m.Body, took(m.ReceivedAt.Sub(e.committed))))
 	}
-	s.page.text("%d more, one every %s …", steady, pace)
+	s.Text("%d more, one every %s …", steady, pace)
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
 	for i := range steady {
 		b := guest(i)
 		b.timed = true
-		if _, err := b.commit(ctx, s.conn, &s.ledger); err != nil {
+		if _, err := b.commit(ctx, s.Conn, &s.ledger); err != nil {
 			return err
 		}
 		select {
@@ -87,37 +80,37 @@ func commits(ctx context.Context, s *stage) error {
 		return err
 	}
 	c := s.count()
-	s.page.text("Latency: median %s, 95 %% within %s.", took(c.quantile(0.5)), took(c.quantile(0.95)))
+	s.Text("Latency: median %s, 95 %% within %s.", took(c.quantile(0.5)), took(c.quantile(0.95)))
 	return nil
 }
 
-func rollsBack(ctx context.Context, s *stage) error {
+func rollsBack(ctx context.Context, s *demo) error {
 	b := booking{room: "room-1", guest: "Nobody", kind: confirmed}
-	s.page.sql(append(b.statements(), "ROLLBACK")...)
-	if _, err := b.begin(ctx, s.conn); err != nil {
+	s.SQL(append(b.statements(), "ROLLBACK")...)
+	if _, err := b.begin(ctx, s.Conn); err != nil {
 		return err
 	}
-	if _, err := s.conn.Exec(ctx, "ROLLBACK"); err != nil {
+	if _, err := s.Conn.Exec(ctx, "ROLLBACK"); err != nil {
 		return fmt.Errorf("rolling back: %w", err)
 	}
 	b.guest = "Somebody"
-	if _, err := b.commit(ctx, s.conn, &s.ledger); err != nil {
+	if _, err := b.commit(ctx, s.Conn, &s.ledger); err != nil {
 		return err
 	}
 	m, err := s.next(ctx)
 	if err != nil {
 		return err
 	}
-	s.page.text("The next booking is committed. The next message is: %s", m.Body)
+	s.Text("The next booking is committed. The next message is: %s", m.Body)
 	if strings.Contains(m.Body, "Nobody") {
 		return errors.New("a row that was rolled back has arrived")
 	}
 	return nil
 }
 
-func keepsOrder(ctx context.Context, s *stage) error {
+func keepsOrder(ctx context.Context, s *demo) error {
 	const writers, each, rooms = 4, 30, 3
-	s.page.text("%d connections book %d times each in %d rooms, side by side. Each locks the room's row before it "+
+	s.Text("%d connections book %d times each in %d rooms, side by side. Each locks the room's row before it "+
 		"inserts, so that the transactions of one room take turns.", writers, each, rooms)
 	before := s.ledger.expected()
 	g, gctx := errgroup.WithContext(ctx)
@@ -131,20 +124,20 @@ func keepsOrder(ctx context.Context, s *stage) error {
 		return err
 	}
 	perRoom := map[string]int{}
-	for _, m := range s.queue.MessagesFrom(queueName, before) {
+	for _, m := range s.Queues.MessagesFrom(queueName, before) {
 		perRoom[m.GroupID]++
 	}
 	for n := range rooms {
 		room := fmt.Sprintf("room-%d", n+1)
-		s.page.output(fmt.Sprintf("%s: %d messages", room, perRoom[room]))
+		s.Output(fmt.Sprintf("%s: %d messages", room, perRoom[room]))
 	}
-	s.page.text("Out of order: %d.", s.count().disordered)
+	s.Text("Out of order: %d.", s.count().disordered)
 	return nil
 }
 
 // write books on a connection of its own.
-func (s *stage) write(ctx context.Context, name string, n, rooms int) error {
-	conn, err := s.connect(ctx)
+func (s *demo) write(ctx context.Context, name string, n, rooms int) error {
+	conn, err := s.Connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -162,99 +155,93 @@ func bookMany(ctx context.Context, conn *pgx.Conn, l *ledger, name string, n, ro
 	return nil
 }
 
-func outlasts(ctx context.Context, s *stage) error {
-	s.page.text("SQS answers 503 from now on. %d bookings are committed meanwhile.", outage)
-	s.queue.down()
+func outlasts(ctx context.Context, s *demo) error {
+	s.Text("SQS answers 503 from now on. %d bookings are committed meanwhile.", outage)
+	s.Queues.Down()
 	before := s.ledger.expected()
-	if err := bookMany(ctx, s.conn, &s.ledger, "patient", outage, 20); err != nil {
+	if err := bookMany(ctx, s.Conn, &s.ledger, "patient", outage, 20); err != nil {
 		return err
 	}
-	if err := s.until(ctx, "SELECT bool_and(pg_current_wal_lsn() - confirmed_flush_lsn < 65536) FROM pg_replication_slots"); err != nil {
+	if err := s.Until(ctx, "SELECT bool_and(pg_current_wal_lsn() - confirmed_flush_lsn < 65536) FROM pg_replication_slots"); err != nil {
 		return fmt.Errorf("waiting for the slot to follow: %w", err)
 	}
-	if err := s.run("status"); err != nil {
+	if err := s.Run("status"); err != nil {
 		return err
 	}
-	arrived := s.queue.Count(queueName) - before
-	s.page.text("Arrived: %d. The rows wait in their table and the slot holds nothing back: it only wakes the relay. "+
+	arrived := s.Queues.Count(queueName) - before
+	s.Text("Arrived: %d. The rows wait in their table and the slot holds nothing back: it only wakes the relay. "+
 		"SQS answers again …", arrived)
 	began := time.Now()
-	s.queue.up()
+	s.Queues.Up()
 	if err := s.quiet(ctx); err != nil {
 		return err
 	}
 	c := s.count()
-	s.page.text("All %d arrived within %s. Lost: %d, out of order: %d, duplicates: %d.",
-		s.queue.Count(queueName)-before, took(time.Since(began)), c.lost, c.disordered, c.duplicates)
+	s.Text("All %d arrived within %s. Lost: %d, out of order: %d, duplicates: %d.",
+		s.Queues.Count(queueName)-before, took(time.Since(began)), c.lost, c.disordered, c.duplicates)
 	return nil
 }
 
-func buries(ctx context.Context, s *stage) error {
-	s.page.text("Somebody misspells the event's type, and no route takes it. The next row goes out all the same.")
+func buries(ctx context.Context, s *demo) error {
+	s.Text("Somebody misspells the event's type, and no route takes it. The next row goes out all the same.")
 	dead := booking{room: "room-1", guest: "Mona", kind: "boking.confirmed"}
-	s.page.sql(dead.statements()[3])
-	buried, err := dead.commit(ctx, s.conn, &ledger{}) // it counts when it is mended
+	s.SQL(dead.statements()[3])
+	buried, err := dead.commit(ctx, s.Conn, &ledger{}) // it counts when it is mended
 	if err != nil {
 		return err
 	}
 	neighbour := booking{room: "room-1", guest: "Ned", kind: confirmed}
-	if _, err := neighbour.commit(ctx, s.conn, &s.ledger); err != nil {
+	if _, err := neighbour.commit(ctx, s.Conn, &s.ledger); err != nil {
 		return err
 	}
 	m, err := s.next(ctx)
 	if err != nil {
 		return err
 	}
-	s.page.text("The next message is: %s", m.Body)
-	if err := s.until(ctx, "SELECT count(*) = 1 FROM pgrelay.dead_letters"); err != nil {
+	s.Text("The next message is: %s", m.Body)
+	if err := s.Until(ctx, "SELECT count(*) = 1 FROM pgrelay.dead_letters"); err != nil {
 		return err
 	}
-	if err := s.run("dead", "list"); err != nil {
+	if err := s.Run("dead", "list"); err != nil {
 		return err
 	}
-	if err := s.exec(ctx, fmt.Sprintf("UPDATE %s SET event_type = '%s'\nWHERE id = %d", outbox, confirmed, buried.row)); err != nil {
+	if err := s.Exec(ctx, fmt.Sprintf("UPDATE %s SET event_type = '%s'\nWHERE id = %d", outbox, confirmed, buried.row)); err != nil {
 		return err
 	}
 	buried.key = "mended" // a dead row gives up its place in the order of its key
 	s.ledger.add(buried)
-	if err := s.run("dead", "retry", "--table", outbox, "--id", fmt.Sprint(buried.row)); err != nil {
+	if err := s.Run("dead", "retry", "--table", outbox, "--id", fmt.Sprint(buried.row)); err != nil {
 		return err
 	}
 	if m, err = s.next(ctx); err != nil {
 		return err
 	}
-	s.page.text("Arrived: %s", m.Body)
+	s.Text("Arrived: %s", m.Body)
 	return nil
 }
 
-func repeats(ctx context.Context, s *stage) error {
+func repeats(ctx context.Context, s *demo) error {
 	s.ledger.extra++
-	if err := s.run("republish", "--table", outbox, "--id", "1"); err != nil {
+	if err := s.Run("republish", "--table", outbox, "--id", "1"); err != nil {
 		return err
 	}
 	m, err := s.next(ctx)
 	if err != nil {
 		return err
 	}
-	s.page.text("Arrived: %s", m.Body)
-	s.page.text("SQS drops what repeats within five minutes by its deduplication id. So this one has a new one:")
-	s.page.output("first time  " + s.queue.Messages(queueName)[0].DedupID)
-	s.page.output("now         " + m.DedupID)
+	s.Text("Arrived: %s", m.Body)
+	s.Text("SQS drops what repeats within five minutes by its deduplication id. So this one has a new one:")
+	s.Output("first time  " + s.Queues.Messages(queueName)[0].DedupID)
+	s.Output("now         " + m.DedupID)
 	return nil
 }
 
-func counts(_ context.Context, s *stage) error {
-	relay := s.relay
-	s.relay = nil
-	s.page.command("kill %1    # SIGTERM: pgrelay drains and exits")
-	if err := relay.stop(); err != nil {
-		return err
-	}
-	if err := s.run("slot", "drop"); err != nil {
+func counts(_ context.Context, s *demo) error {
+	if err := s.End(); err != nil {
 		return err
 	}
 	c := s.count()
-	row := func(name string, value any) { s.page.output(fmt.Sprintf("%-34s %8v", name, value)) }
+	row := func(name string, value any) { s.Output(fmt.Sprintf("%-34s %8v", name, value)) }
 	row("sent (rows committed)", c.sent)
 	row("received (of them, by the queue)", c.received)
 	row("lost", c.lost)
@@ -270,9 +257,9 @@ func counts(_ context.Context, s *stage) error {
 }
 
 // next waits for the message after all that were expected so far but the last.
-func (s *stage) next(ctx context.Context) (sqstest.Message, error) {
+func (s *demo) next(ctx context.Context) (sqstest.Message, error) {
 	n := s.ledger.expected()
-	messages, err := s.queue.await(ctx, n-1, n)
+	messages, err := s.Queues.Await(ctx, queueName, n-1, n)
 	if err != nil {
 		return sqstest.Message{}, err
 	}
@@ -280,12 +267,12 @@ func (s *stage) next(ctx context.Context) (sqstest.Message, error) {
 }
 
 // quiet waits until everything that was committed has arrived.
-func (s *stage) quiet(ctx context.Context) error {
-	return s.queue.Wait(ctx, queueName, s.ledger.expected())
+func (s *demo) quiet(ctx context.Context) error {
+	return s.Queues.Wait(ctx, queueName, s.ledger.expected())
 }
 
-func (s *stage) count() summary {
-	return s.ledger.settle(s.queue.Messages(queueName), s.queue.Deduplicated(queueName))
+func (s *demo) count() summary {
+	return s.ledger.settle(s.Queues.Messages(queueName), s.Queues.Deduplicated(queueName))
 }
 
 func guest(i int) booking {

@@ -1,4 +1,4 @@
-package main
+package stage
 
 import (
 	"fmt"
@@ -7,40 +7,42 @@ import (
 	"strings"
 )
 
-const width = 80
+// Width is how long a line may be.
+const Width = 80
 
-// page writes for a person whose terminal has 80 columns.
-type page struct{ w io.Writer }
+// Page writes for a person whose terminal has 80 columns.
+type Page struct{ w io.Writer }
 
-func (p *page) printf(format string, args ...any) {
+func (p *Page) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.w, format, args...) // a reader who has gone ends the demo by SIGPIPE
 }
 
-func (p *page) heading(n int, title string) {
+// heading begins an act.
+func (p *Page) heading(n int, title string) {
 	line := fmt.Sprintf("── %d. %s ", n, title)
-	p.printf("\n%s%s\n", line, strings.Repeat("─", max(0, width-len([]rune(line)))))
+	p.printf("\n%s%s\n", line, strings.Repeat("─", max(0, Width-len([]rune(line)))))
 }
 
-// text writes a paragraph.
-func (p *page) text(format string, args ...any) {
-	for _, line := range fold(fmt.Sprintf(format, args...), width, "") {
+// Text writes a paragraph.
+func (p *Page) Text(format string, args ...any) {
+	for _, line := range fold(fmt.Sprintf(format, args...), Width, "") {
 		p.printf("%s\n", line)
 	}
 }
 
-// sql writes statements as one types them into psql.
-func (p *page) sql(statements ...string) {
+// SQL writes statements as one types them into psql.
+func (p *Page) SQL(statements ...string) {
 	for _, s := range statements {
 		p.printf("  => %s;\n", strings.ReplaceAll(s, "\n", "\n     "))
 	}
 }
 
-// command writes a command line as one types it into a shell.
-func (p *page) command(line string) { p.printf("  $ %s\n", line) }
+// Command writes a command line as one types it into a shell.
+func (p *Page) Command(line string) { p.printf("  $ %s\n", line) }
 
-// output writes what a command printed.
-func (p *page) output(text string) {
-	for _, line := range layOut(strings.Split(strings.TrimRight(text, "\n"), "\n"), width-4) {
+// Output writes what a command printed.
+func (p *Page) Output(text string) {
+	for _, line := range layOut(strings.Split(strings.TrimRight(text, "\n"), "\n"), Width-4) {
 		p.printf("%s\n", strings.TrimRight("    "+line, " "))
 	}
 }
