@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -219,8 +218,6 @@ func TestAJobIsRepublishedByItsID(t *testing.T) {
 func TestTheRunnerPlaysToItsEnd(t *testing.T) {
 	t.Parallel()
 	var printed strings.Builder
-	began := time.Now()
 	err := stage.Run(t.Context(), &printed, exampletest.Build(t), play())
 	require.NoError(t, err, "%s", printed.String())
-	t.Logf("took %s", time.Since(began).Round(time.Second))
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// limit ends a play that hangs. One takes about ten seconds on an idle machine.
-const limit = 3 * time.Minute
+// limit ends a play that hangs. One takes about ten seconds on an idle machine, and minutes on a very busy one.
+const limit = 5 * time.Minute
 
 // ErrStopped is the end of a play by a signal.
 var ErrStopped = errors.New("stopped")
