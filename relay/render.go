@@ -18,6 +18,8 @@ type Rendered struct {
 	EventID     string `json:"event_id,omitempty"`
 	Group       string `json:"group,omitempty"`
 	DedupID     string `json:"dedup_id,omitempty"`
+	// Recipients of mail, in the order in which they get it.
+	Recipients []string `json:"recipients,omitempty"`
 	// DelaySeconds is the message's own, beside what its queue has.
 	DelaySeconds float64     `json:"delay_seconds"`
 	Attributes   []Attribute `json:"attributes"` // in their order
@@ -61,8 +63,12 @@ func (t *Table) Render(ctx context.Context, conn *pgx.Conn, id string, destinati
 		r.Rejection = &Rejection{why.Reason, why.Detail}
 	}
 	if m != nil {
+		to := destinations[t.sinks[d.route]].Publisher
 		r.EventID, r.Group, r.DedupID, r.DelaySeconds = m.EventID, m.Group, m.DedupID, m.Delay.Seconds()
-		r.Attributes, r.Body, r.Bytes = m.Attributes, m.Body, destinations[t.sinks[d.route]].Publisher.Size(m)
+		r.Attributes, r.Body, r.Bytes = m.Attributes, m.Body, to.Size(m)
+		if mail, ok := to.(Addressed); ok && err == nil {
+			r.Recipients = mail.Recipients(m)
+		}
 	}
 	return r, nil
 }

@@ -17,10 +17,11 @@ var arrows = map[string][]string{
 	"cmd/pgrelay": {"internal/cli"},
 	"internal/cli": {
 		"internal/admin", "internal/check", "internal/config", "internal/status", "migrations", "poller", "relay",
-		"relay/sqs", "relay/stdout", "replication",
+		"relay/smtp", "relay/sqs", "relay/stdout", "replication",
 	},
 	"poller":          {"internal/config", "relay"},
 	"replication":     {"internal/config", "relay"},
+	"relay/smtp":      {"internal/config", "relay"},
 	"relay/sqs":       {"internal/config", "relay"},
 	"relay/stdout":    {"internal/config", "relay"},
 	"relay":           {"internal/config"},
@@ -38,12 +39,13 @@ var arrows = map[string][]string{
 var support = []string{
 	"internal/archtest", "internal/chaos", "internal/configdoc", "internal/demo", "internal/deploytest", "internal/e2e",
 	"internal/exampletest", "internal/pgtest", "internal/proctest", "internal/protocol",
-	"internal/publishertest", "internal/sqsfacts", "internal/sqstest", "internal/sqstest/sqsd", "internal/stage", "internal/stranger",
+	"internal/publishertest", "internal/smtptest", "internal/sqsfacts", "internal/sqstest", "internal/sqstest/sqsd", "internal/stage", "internal/stranger",
 }
 
 // libraries says which packages of the program may know a library.
 var libraries = map[string][]string{
 	"github.com/aws/":              {"relay/sqs"},
+	"github.com/emersion/":         {"relay/smtp"},
 	"github.com/jackc/pglogrepl":   {"replication"},
 	"github.com/jackc/pgx/":        {"examples/calendar", "internal/check", "internal/cli", "internal/config", "internal/status", "migrations", "poller", "relay", "replication"},
 	"github.com/pressly/goose/":    {"migrations"},

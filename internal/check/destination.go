@@ -49,6 +49,8 @@ func judgeDestination(d Destination, err error, notes []string) Line {
 		return warning(name, "allow it, or accept what is taken instead", "%s", strings.Join(notes, "; "))
 	case d.Config.Type == config.TypeStdout:
 		return ok(name, "standard output")
+	case d.Config.Type == config.TypeSMTP:
+		return ok(name, "mail server %s:%d takes mail from %s", d.Config.Host, d.Config.Port, d.Config.From)
 	case d.FIFO:
 		return ok(name, "FIFO queue %s answers", d.Config.Queue)
 	}

@@ -17,6 +17,7 @@ import (
 	"pgrelay/internal/config"
 	"pgrelay/migrations"
 	"pgrelay/relay"
+	"pgrelay/relay/smtp"
 	"pgrelay/relay/sqs"
 	"pgrelay/relay/stdout"
 )
@@ -60,7 +61,7 @@ func (e *connectError) Unwrap() error { return e.err }
 func sinks(cfg *config.Config) []relay.Sink {
 	var all []relay.Sink
 	for name, d := range cfg.Destinations {
-		all = append(all, relay.Sink{Name: name, FIFO: d.FIFO(), Ordered: d.FIFO() || d.Type == "stdout"})
+		all = append(all, relay.Sink{Name: name, FIFO: d.FIFO(), Ordered: d.Ordered()})
 	}
 	slices.SortFunc(all, func(a, b relay.Sink) int {
 		if a.Name < b.Name {
@@ -89,8 +90,11 @@ func (a *app) destinations(ctx context.Context, cfg *config.Config, log zerolog.
 }
 
 func newPublisher(ctx context.Context, d config.Destination, w io.Writer, log zerolog.Logger) (relay.Publisher, error) {
-	if d.Type == "stdout" {
+	switch d.Type {
+	case config.TypeStdout:
 		return stdout.New(d, w)
+	case config.TypeSMTP:
+		return smtp.New(d, smtp.Options{})
 	}
 	return sqs.New(ctx, d, sqs.Options{Log: log})
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -68,9 +69,12 @@ func printRendered(p *page, r relay.Rendered, d config.Destination) {
 	line("id", r.ID)
 	line("kind", r.Kind)
 	if r.Destination != "" {
-		line("destination", strings.TrimRight(fmt.Sprintf("%s (%s %s", r.Destination, d.Type, d.Queue), " ")+")")
+		line("destination", strings.TrimRight(fmt.Sprintf("%s (%s %s", r.Destination, d.Type, cmp.Or(d.Queue, d.Host)), " ")+")")
 	}
 	line("event id", r.EventID)
+	for _, recipient := range r.Recipients {
+		line("recipient", printable(recipient))
+	}
 	line("group", r.Group)
 	line("deduplication id", r.DedupID)
 	if r.DelaySeconds > 0 {

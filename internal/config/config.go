@@ -80,10 +80,16 @@ type Job struct {
 
 // Destination is one place that messages go to.
 type Destination struct {
-	Type        string   `yaml:"type"`     // sqs | stdout
+	Type        string   `yaml:"type"`     // sqs | smtp | stdout
 	Queue       string   `yaml:"queue"`    // sqs: name, ARN or URL
 	Region      string   `yaml:"region"`   // sqs; empty: from the queue, else the SDK's
 	Endpoint    string   `yaml:"endpoint"` // sqs; empty: AWS's, or the SDK's environment
+	Host        string   `yaml:"host"`     // smtp: a name or an address, without the port
+	Port        int      `yaml:"port"`     // smtp
+	TLS         string   `yaml:"tls"`      // smtp: starttls | tls | none
+	Username    string   `yaml:"username"` // smtp; empty: no login
+	Password    Secret   `yaml:"password"` // smtp
+	From        string   `yaml:"from"`     // smtp: address, or "Name <address>"
 	Concurrency int      `yaml:"concurrency"`
 	Linger      Duration `yaml:"linger"`
 	Timeout     Duration `yaml:"timeout"`

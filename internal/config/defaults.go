@@ -40,4 +40,32 @@ func setDefaults(v reflect.Value) {
 	}
 }
 
+// Ports of mail servers, by how TLS begins.
+var mailPorts = map[string]int{TLSStart: 587, TLSImplicit: 465, TLSNone: 25}
+
+// setTypeDefaults fills what differs between types of destinations, after the keys were read. A mail server takes few connections from
+// one client and may think long about a message.
+func setTypeDefaults(src *source, c *Config) {
+	for name, d := range c.Destinations {
+		if d.Type != TypeSMTP {
+			continue
+		}
+		key := join("destinations", name)
+		absent := func(name string) bool { return !src.given(key + "." + name) }
+		if absent("tls") {
+			d.TLS = TLSStart
+		}
+		if absent("port") {
+			d.Port = mailPorts[d.TLS]
+		}
+		if absent("concurrency") {
+			d.Concurrency = 8
+		}
+		if absent("timeout") {
+			d.Timeout = seconds(60)
+		}
+		c.Destinations[name] = d
+	}
+}
+
 func seconds(n int) Duration { return Duration(time.Duration(n) * time.Second) }

@@ -11,8 +11,18 @@ import (
 // Destination types.
 const (
 	TypeSQS    = "sqs"
+	TypeSMTP   = "smtp"
 	TypeStdout = "stdout"
 )
+
+// keysOfType are the keys of a destination that belong to one type alone.
+var keysOfType = map[string][]string{
+	TypeSQS:  {"queue", "region", "endpoint"},
+	TypeSMTP: {"host", "port", "tls", "username", "password", "from"},
+}
+
+// Ordered says whether the destination keeps the order of what shares a key.
+func (d Destination) Ordered() bool { return d.FIFO() || d.Type == TypeSMTP || d.Type == TypeStdout }
 
 // FIFO says whether the destination is a FIFO queue; the queue's name says so.
 func (d Destination) FIFO() bool {
@@ -35,24 +45,36 @@ func (v *validator) destinations() {
 }
 
 func (v *validator) destination(key string, d Destination) {
+	v.foreign(key, d.Type)
 	switch d.Type {
 	case TypeSQS:
 		v.queue(key, d)
+	case TypeSMTP:
+		v.mail(key, d)
 	case TypeStdout:
-		for _, name := range []string{"queue", "region", "endpoint"} {
-			if v.given(key + "." + name) {
-				v.report(key+"."+name, "does not belong to a destination of type stdout")
-			}
-		}
 	case "":
-		v.report(key+".type", "is required: sqs or stdout")
+		v.report(key+".type", "is required: sqs, smtp or stdout")
 	default:
-		v.oneOf(key+".type", d.Type, TypeSQS, TypeStdout)
+		v.oneOf(key+".type", d.Type, TypeSQS, TypeSMTP, TypeStdout)
 	}
 	between(v, key+".concurrency", d.Concurrency, 1, 1000)
 	between(v, key+".linger", d.Linger, 0, seconds(60))
 	between(v, key+".timeout", d.Timeout, millis(100), seconds(600))
 	v.backoff(key+".pause", d.Pause.Initial, d.Pause.Max, hours(1))
+}
+
+// foreign refuses keys that belong to destinations of other types.
+func (v *validator) foreign(key, typ string) {
+	if typ != TypeSQS && typ != TypeSMTP && typ != TypeStdout {
+		return // nobody knows yet what it is
+	}
+	for _, owner := range slices.Sorted(maps.Keys(keysOfType)) {
+		for _, name := range keysOfType[owner] {
+			if at := key + "." + name; owner != typ && v.given(at) {
+				v.report(at, "does not belong to a destination of type %s", typ)
+			}
+		}
+	}
 }
 
 // queue checks what a queue says of itself against what is said beside it. The SDK

@@ -40,6 +40,7 @@ func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, 
 	c := Default()
 	d := &decoder{source: src, env: env}
 	d.value("", root, reflect.ValueOf(c).Elem())
+	setTypeDefaults(src, c)
 	if !src.told[""] {
 		v := &validator{source: src, c: c}
 		v.validate()

@@ -239,6 +239,9 @@ func (v *validator) to(key string, r Route) {
 func (v *validator) suits(key string, r Route, d Destination) {
 	standard := d.Type == TypeSQS && !d.FIFO()
 	switch {
+	case d.Type == TypeSMTP:
+		v.suitsMail(key)
+		return
 	case d.Type != TypeSQS && d.Type != TypeStdout, d.Type == TypeSQS && d.Queue == "":
 		return // nobody knows yet what it is
 	case r.Delay != "" && !standard:

@@ -20,9 +20,9 @@ const (
 func TestRefusesDestinations(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ text, want string }{
-		"no type":            {destination("{queue: a}"), "3: destinations.x.type: is required: sqs or stdout"},
-		"type misspelt":      {destination("type: stdotu"), `4: destinations.x.type: must be sqs or stdout; did you mean "stdout"?`},
-		"type not built":     {destination("type: smtp"), "4: destinations.x.type: must be sqs or stdout"},
+		"no type":            {destination("{queue: a}"), "3: destinations.x.type: is required: sqs, smtp or stdout"},
+		"type misspelt":      {destination("type: stdotu"), `4: destinations.x.type: must be sqs, smtp or stdout; did you mean "stdout"?`},
+		"type not built":     {destination("type: kafka"), "4: destinations.x.type: must be sqs, smtp or stdout"},
 		"no queue":           {destination("type: sqs"), "3: destinations.x.queue: is required: the queue's name, ARN or URL"},
 		"stdout with queue":  {destination("type: stdout\nqueue: a"), "5: destinations.x.queue: does not belong to a destination of type stdout"},
 		"stdout with region": {destination("type: stdout\nregion: ''"), "5: destinations.x.region: does not belong to a destination of type stdout"},

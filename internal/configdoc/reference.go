@@ -125,7 +125,7 @@ func defaultText(e entry, v reflect.Value) string {
 		return "the same name"
 	case v.Kind() == reflect.Struct || v.Kind() == reflect.Slice || v.Kind() == reflect.Map:
 		return ""
-	case v.Kind() == reflect.String && v.IsZero():
+	case (v.Kind() == reflect.String || v.Kind() == reflect.Int) && v.IsZero():
 		return "none"
 	}
 	return fmt.Sprintf("`%v`", v.Interface())

@@ -91,7 +91,7 @@ func TestRangesAreThoseOfTheProgram(t *testing.T) {
 		require.NoError(t, set(e.path, m[2]), e.path)
 		require.ErrorContains(t, set(e.path, beyond(m[2])), "must be between", e.path)
 	}
-	require.Equal(t, 16, tried)
+	require.Equal(t, 17, tried)
 }
 
 // beyond is a quantity that is larger.
@@ -112,7 +112,10 @@ func set(path, value string) error {
 	}
 	yaml := "{" + pair + "}"
 	for i := len(names) - 2; i >= 0; i-- {
-		if names[i] == "NAME" {
+		switch {
+		case names[i] == "NAME" && last == "port":
+			yaml = "{type: smtp, host: mail, from: a@example.com, " + yaml[1:]
+		case names[i] == "NAME":
 			yaml = "{type: stdout, " + yaml[1:]
 		}
 		yaml = "{" + names[i] + ": " + yaml + "}"

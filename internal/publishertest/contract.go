@@ -62,7 +62,7 @@ func requireDelivered(t *testing.T, p relay.Publisher, batch []*relay.Message) {
 
 func deliversAll(t *testing.T, start Start) {
 	h := opened(t, start, ample)
-	batch := messages(0, batchSize(h.Publisher))
+	batch := h.messages(0, batchSize(h.Publisher))
 	requireDelivered(t, h.Publisher, batch)
 	received := h.Received()
 	require.Len(t, received, len(batch))
@@ -75,7 +75,7 @@ func keepsOrder(t *testing.T, start Start) {
 	h := opened(t, start, ample)
 	var want []string
 	for i := range 20 {
-		m := message(i)
+		m := h.message(i)
 		m.Group = "one"
 		requireDelivered(t, h.Publisher, []*relay.Message{m})
 		want = append(want, m.Body)
@@ -101,7 +101,7 @@ func deliversConcurrently(t *testing.T, start Start) {
 	for s := range senders {
 		var batches [][]*relay.Message
 		for c := range calls {
-			batch := messages((s*calls+c)*size, size)
+			batch := h.messages((s*calls+c)*size, size)
 			batches = append(batches, batch)
 			for _, m := range batch {
 				want = append(want, m.Body)
@@ -126,7 +126,7 @@ func checksGood(t *testing.T, start Start) {
 	h := opened(t, start, ample)
 	limits := h.Publisher.Limits()
 	require.Positive(t, limits.Messages)
-	for _, m := range messages(0, len(awkward)) {
+	for _, m := range h.messages(0, len(awkward)) {
 		require.NoError(t, h.Publisher.Check(m))
 		require.GreaterOrEqual(t, h.Publisher.Size(m), len(m.Body))
 		require.True(t, limits.Bytes == 0 || h.Publisher.Size(m) <= limits.Bytes)
@@ -165,19 +165,20 @@ func faultsAfterClose(t *testing.T, start Start) {
 
 func requireNothingSent(t *testing.T, h Harness) {
 	t.Helper()
-	results, fault := h.Publisher.Publish(t.Context(), messages(0, 3))
+	batch := h.batch(3)
+	results, fault := h.Publisher.Publish(t.Context(), batch)
 	requireFault(t, fault)
-	requireOutcomes(t, 3, results, relay.OutcomeBack)
+	requireOutcomes(t, len(batch), results, relay.OutcomeBack)
 	require.Empty(t, h.Received())
 }
 
 func opensAgain(t *testing.T, start Start) {
 	h := opened(t, start, ample)
 	require.NoError(t, h.Publisher.Open(t.Context()))
-	requireDelivered(t, h.Publisher, messages(0, 1))
+	requireDelivered(t, h.Publisher, h.messages(0, 1))
 	require.NoError(t, h.Publisher.Close())
 	require.NoError(t, h.Publisher.Open(t.Context()))
-	requireDelivered(t, h.Publisher, messages(1, 1))
+	requireDelivered(t, h.Publisher, h.messages(1, 1))
 	require.Len(t, h.Received(), 2)
 }
 
@@ -185,38 +186,53 @@ func sendsNothingWhenEnded(t *testing.T, start Start) {
 	h := opened(t, start, ample)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	results, fault := h.Publisher.Publish(ctx, messages(0, 2))
+	batch := h.batch(2)
+	results, fault := h.Publisher.Publish(ctx, batch)
 	require.Nil(t, fault)
-	requireOutcomes(t, 2, results, relay.OutcomeBack)
+	requireOutcomes(t, len(batch), results, relay.OutcomeBack)
 	require.Empty(t, h.Received())
 }
 
 func unknownWhenCanceled(t *testing.T, start Start) {
 	h := opened(t, start, ample)
 	h.Hang()
-	ctx, cancel := context.WithTimeout(t.Context(), brief)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	if h.Hung == nil {
+		defer time.AfterFunc(brief, cancel).Stop()
+	} else {
+		go func() {
+			select {
+			case <-h.Hung:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
 	began := time.Now()
-	results, fault := h.Publisher.Publish(ctx, messages(0, 2))
+	batch := h.batch(2)
+	results, fault := h.Publisher.Publish(ctx, batch)
 	require.Nil(t, fault)
-	requireOutcomes(t, 2, results, relay.OutcomeUnknown)
+	requireOutcomes(t, len(batch), results, relay.OutcomeUnknown)
 	require.Less(t, time.Since(began), ample/2)
 }
 
 func unknownWhenLate(t *testing.T, start Start) {
-	const deadline = 10 * brief // Open has to be done in it
+	const deadline = 2 * time.Second // Open has to be done in it
 	h := opened(t, start, deadline)
 	h.Hang()
-	results, fault := h.Publisher.Publish(t.Context(), messages(0, 2))
+	batch := h.batch(2)
+	results, fault := h.Publisher.Publish(t.Context(), batch)
 	require.Nil(t, fault)
-	requireOutcomes(t, 2, results, relay.OutcomeUnknown)
+	requireOutcomes(t, len(batch), results, relay.OutcomeUnknown)
 }
 
 func blamesDestination(t *testing.T, start Start) {
 	h := opened(t, start, ample)
 	h.Break()
-	results, fault := h.Publisher.Publish(t.Context(), messages(0, 3))
+	batch := h.batch(3)
+	results, fault := h.Publisher.Publish(t.Context(), batch)
 	requireFault(t, fault)
-	requireOutcomes(t, 3, results, relay.OutcomeBack, relay.OutcomeUnknown)
+	requireOutcomes(t, len(batch), results, relay.OutcomeBack, relay.OutcomeUnknown)
 	require.Empty(t, h.Received())
 }

@@ -21,6 +21,10 @@ type Harness struct {
 	Received func() []Received
 	// Hang has the destination answer no more, until the test ends.
 	Hang func()
+	// Hung, if set, tells that a call has come to where it hangs; else that is taken for granted after a moment.
+	Hung <-chan struct{}
+	// Dress, if set, makes a message into one that the destination takes.
+	Dress func(*relay.Message)
 	// Break has the destination refuse or drop every call.
 	Break func()
 	// Bad is a message that Check refuses.
@@ -59,12 +63,25 @@ func message(i int) *relay.Message {
 	}
 }
 
-func messages(from, n int) []*relay.Message {
+func (h Harness) message(i int) *relay.Message {
+	m := message(i)
+	if h.Dress != nil {
+		h.Dress(m)
+	}
+	return m
+}
+
+func (h Harness) messages(from, n int) []*relay.Message {
 	batch := make([]*relay.Message, n)
 	for i := range batch {
-		batch[i] = message(from + i)
+		batch[i] = h.message(from + i)
 	}
 	return batch
+}
+
+// batch is of several messages if a call takes them.
+func (h Harness) batch(n int) []*relay.Message {
+	return h.messages(0, min(n, h.Publisher.Limits().Messages))
 }
 
 func asReceived(m *relay.Message) Received {
