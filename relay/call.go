@@ -14,8 +14,8 @@ type call struct {
 	mark  uint64 // acceptances when it began
 	epoch int    // of the breaker when it began
 
-	stale   bool     // nothing was sent: the lead was not fresh, or run ended
 	results []Result // one per row of batch
+	answers []Result // one per message that was sent
 	fault   *Fault
 }
 
@@ -48,21 +48,37 @@ func (d *destination) do(ctx context.Context, c *call) {
 
 // publish fills in the results.
 func (d *destination) publish(ctx context.Context, c *call) {
-	if c.stale = ctx.Err() != nil || !d.cfg.maySend(); c.stale {
+	if !d.mayCall(ctx) {
 		c.results = slices.Repeat([]Result{{Outcome: OutcomeBack}}, len(c.batch))
 		return
 	}
-	msgs := make([]*Message, len(c.batch))
-	for i, it := range c.batch {
-		msgs[i] = it.msg
+	addressed, ok := d.cfg.pub.(Addressed)
+	switch {
+	case ok:
+		d.publishAddressed(ctx, c, addressed)
+	case slices.ContainsFunc(c.batch, func(it item) bool { return it.once() }):
+		d.publishClaimed(ctx, c)
+	default:
+		msgs := make([]*Message, len(c.batch))
+		for i, it := range c.batch {
+			msgs[i] = it.msg
+		}
+		c.results, c.fault = d.transmit(ctx, msgs)
+		c.answers = c.results
 	}
+}
+
+// transmit makes one call of the publisher, with a deadline of its own.
+func (d *destination) transmit(ctx context.Context, msgs []*Message) ([]Result, *Fault) {
+	d.cfg.metrics.batch.WithLabelValues(d.cfg.name).Observe(float64(len(msgs)))
 	limited, cancel := context.WithTimeout(ctx, d.cfg.timeout)
 	defer cancel()
-	c.results, c.fault = d.cfg.pub.Publish(limited, msgs)
-	if got := len(c.results); got != len(msgs) {
-		c.results = slices.Repeat([]Result{{Outcome: OutcomeUnknown, Reason: "bad_answer",
+	results, fault := d.cfg.pub.Publish(limited, msgs)
+	if got := len(results); got != len(msgs) {
+		results = slices.Repeat([]Result{{Outcome: OutcomeUnknown, Reason: "bad_answer",
 			Detail: fmt.Sprintf("the publisher gave %d results for %d messages", got, len(msgs))}}, len(msgs))
 	}
+	return results, fault
 }
 
 // judge draws the conclusions for the destination and for each row.
@@ -73,7 +89,7 @@ func (d *destination) judge(ctx context.Context, c *call, now time.Time) {
 		d.breaker.judge(now, c.epoch, t, c.fault)
 	}
 	for i, it := range c.batch {
-		key := rowKey{table: it.table.Name, id: it.row.ID}
+		key := it.key()
 		var e evidence
 		switch c.results[i].Outcome {
 		case OutcomeRetry, OutcomeUnknown:
@@ -82,13 +98,16 @@ func (d *destination) judge(ctx context.Context, c *call, now time.Time) {
 			d.tries.forget(key)
 		}
 		it.verdict = decide(d.cfg.retry, &it.row, c.results[i], e, d.breaker.rnd())
+		if it.verdict.final() {
+			d.refused.forget(key)
+		}
 	}
 }
 
-// tally counts the results.
+// tally counts the answers.
 func (c *call) tally() tally {
 	var t tally
-	for _, r := range c.results {
+	for _, r := range c.answers {
 		switch r.Outcome {
 		case OutcomeDelivered:
 			t.delivered++
@@ -103,29 +122,30 @@ func (c *call) tally() tally {
 	return t
 }
 
-// measure counts a call's results.
+// measure counts a call's answers.
 func (d *destination) measure(c *call, now time.Time) {
-	if c.stale {
-		return
-	}
 	m, name := d.cfg.metrics, d.cfg.name
-	m.batch.WithLabelValues(name).Observe(float64(len(c.batch)))
+	if len(c.answers) == 0 && c.fault != nil { // before anything was sent
+		m.failures.WithLabelValues(name, c.fault.Reason).Add(float64(len(c.batch)))
+	}
 	delivered := 0
-	for i, it := range c.batch {
-		r := c.results[i]
+	for _, r := range c.answers {
 		switch {
 		case r.Outcome == OutcomeDelivered:
 			delivered++
-			if !it.committed.IsZero() {
-				m.endToEnd.WithLabelValues(name, it.source).Observe(max(0, now.Sub(it.committed).Seconds()))
-			}
 		case c.fault != nil && r.Outcome == OutcomeBack:
 			m.failures.WithLabelValues(name, c.fault.Reason).Inc()
 		default:
 			m.failures.WithLabelValues(name, r.Reason).Inc()
 		}
 	}
-	if delivered > 0 {
-		m.published.WithLabelValues(name).Add(float64(delivered))
+	if delivered == 0 {
+		return
+	}
+	m.published.WithLabelValues(name).Add(float64(delivered))
+	for i, it := range c.batch {
+		if c.results[i].Outcome == OutcomeDelivered && !it.committed.IsZero() {
+			m.endToEnd.WithLabelValues(name, it.source).Observe(max(0, now.Sub(it.committed).Seconds()))
+		}
 	}
 }

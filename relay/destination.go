@@ -26,6 +26,8 @@ type destinationConfig struct {
 	rows                   int // most rows held, waiting and in flight
 	// maySend says that the lead is fresh. It is asked before every call.
 	maySend func() bool
+	// sends claims what is sent at most once.
+	sends claimant
 	// settle gets deliveries with their verdict, those of a line in its order. It never blocks.
 	settle func([]*delivery)
 	// opened is called when room grows from none. It never blocks.
@@ -45,6 +47,7 @@ type destination struct {
 	breaker  breaker
 	lines    lines
 	tries    tries
+	refused  refusedBy
 	limits   Limits    // as of the last Open
 	accepted uint64    // messages so far
 	calls    int       // in flight
@@ -66,7 +69,7 @@ func newDestination(cfg destinationConfig) *destination {
 			health: health{paused: true, reason: reasonStarting},
 		},
 		lines: newLines(),
-		tries: newTries(),
+		tries: newTries(), refused: newRefusedBy(),
 	}
 	cfg.metrics.begin(cfg.name)
 	return d

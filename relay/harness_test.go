@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"sync"
@@ -92,6 +93,19 @@ func (r *recorder) Publish(ctx context.Context, batch []*Message) ([]Result, *Fa
 	}
 	signal(r.news)
 	return results, nil
+}
+
+// mailer is a recorder whose messages go to the recipients that their body lists.
+type mailer struct{ *recorder }
+
+func (mailer) Limits() Limits { return Limits{Messages: 1} }
+
+func (mailer) Recipients(m *Message) []string {
+	var to []string
+	if err := json.Unmarshal([]byte(m.Body), &to); err != nil {
+		panic(err) // the test wrote it
+	}
+	return to
 }
 
 func (r *recorder) messages() []*Message {
@@ -198,14 +212,18 @@ func (f *fixture) build(outbox config.Outbox) {
 	require.NoError(f.t, err)
 	var sinks []Sink
 	var destinations []Destination
-	for _, name := range []string{"queue", "fifo"} {
+	for _, name := range []string{"queue", "fifo", "mail"} {
 		ordered := name == "fifo"
 		if f.pubs[name] == nil {
 			f.pubs[name] = newRecorder(ordered)
 		}
-		sink := Sink{Name: name, Ordered: ordered, FIFO: ordered}
+		sink := Sink{Name: name, Ordered: ordered, FIFO: ordered, Addressed: name == "mail"}
 		sinks = append(sinks, sink)
-		destinations = append(destinations, Destination{sink, f.pubs[name], config.Destination{
+		var pub Publisher = f.pubs[name]
+		if sink.Addressed {
+			pub = mailer{f.pubs[name]}
+		}
+		destinations = append(destinations, Destination{sink, pub, config.Destination{
 			Concurrency: 8, Timeout: config.Duration(5 * time.Second),
 			Pause: config.Pause{Initial: config.Duration(10 * time.Millisecond), Max: config.Duration(50 * time.Millisecond)},
 		}})

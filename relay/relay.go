@@ -55,6 +55,7 @@ type Relay struct {
 	recent       *recent
 	guard        *guard
 	stamper      *stamper
+	sends        *sends
 	looker       Looker
 	metrics      *metrics
 	work         chan struct{} // something may be claimed
@@ -81,7 +82,7 @@ func New(cfg Config) *Relay {
 	r.turn(false)
 	r.flights = newFlights(func() { signal(r.work) })
 	r.guard = newGuard(cfg.Log, r.probeEvery, r.routeChanged)
-	r.stamper = newStamper(r, cfg.Log)
+	r.stamper, r.sends = newStamper(r, cfg.Log), newSends(r, cfg.Log)
 	for _, t := range cfg.Tables {
 		o := &outbox{table: t, inbox: newInbox(inboxBound, func() { signal(r.work) })}
 		o.looker = func() { r.looker.Look(t, -1) }
@@ -94,7 +95,7 @@ func New(cfg Config) *Relay {
 			name: d.Name, pub: d.Publisher, concurrency: d.Config.Concurrency,
 			linger: time.Duration(d.Config.Linger), timeout: time.Duration(d.Config.Timeout),
 			pauseInitial: time.Duration(d.Config.Pause.Initial), pauseMax: time.Duration(d.Config.Pause.Max),
-			retry: cfg.Limits.Retry, rows: destinationRows(d.Config.Concurrency), maySend: r.Leads,
+			retry: cfg.Limits.Retry, rows: destinationRows(d.Config.Concurrency), maySend: r.Leads, sends: r.sends,
 			settle: r.settle, opened: func() { r.opened(i) }, log: cfg.Log, metrics: published,
 		}))
 	}
@@ -192,6 +193,7 @@ func (r *Relay) Run(ctx context.Context, sources func(context.Context) error) er
 	defer stopStamps()
 	var g errgroup.Group
 	g.Go(func() error { return r.stamper.run(stamps) })
+	g.Go(func() error { return r.sends.run(stamps) })
 	for _, d := range r.destinations {
 		g.Go(func() error { return d.run(calls) })
 	}

@@ -55,6 +55,8 @@ type delivery struct {
 	verdict  verdict // set when it leaves the publish stage
 }
 
+func (d *delivery) key() rowKey { return rowKey{table: d.table.Name, id: d.row.ID} }
+
 // lineKey names the line of a delivery that has one.
 func (d *delivery) lineKey() lineKey {
 	return lineKey{d.table, *d.row.OrderingKey, d.table.sinks[d.route]}
@@ -66,6 +68,16 @@ type verdict struct {
 	delay  time.Duration // until the next try, for retry and unknown
 	reason string
 	detail string
+}
+
+// final says that the row is not tried again by itself.
+func (v verdict) final() bool {
+	switch v.kind {
+	case verdictDelivered, verdictDead, verdictUncertain, verdictDropped:
+		return true
+	default:
+		return false
+	}
 }
 
 type verdictKind uint8

@@ -72,9 +72,13 @@ func AsStored(ctx context.Context, conn *pgconn.PgConn) error {
 // connectTimeout bounds one host's connect, so that a dead first host of several costs little.
 const connectTimeout = 5 * time.Second
 
-// connect opens one session of the relay's.
-func (r *Relay) connect(ctx context.Context, application string) (*pgx.Conn, error) {
-	conn, err := pgx.ConnectConfig(ctx, SessionConfig(r.cfg.Conn, application))
+// connect opens one session of the relay's, with settings of its own where it has some.
+func (r *Relay) connect(ctx context.Context, application string, changes ...func(*pgx.ConnConfig)) (*pgx.Conn, error) {
+	cfg := SessionConfig(r.cfg.Conn, application)
+	for _, change := range changes {
+		change(cfg)
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connecting %s: %w", application, err)
 	}

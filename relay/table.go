@@ -31,16 +31,19 @@ type Table struct {
 	SequenceKey bool
 	// Ledger is the table of published events, nil where the outbox keeps none.
 	Ledger *Ledger
+	// Sends is where routes that send at most once claim their sends, nil where none does.
+	Sends *SendTable
 
 	cfg      config.Outbox
 	names    mapping
 	selected []Column // of select
 	orderBy  []string // columns, unquoted; empty: the key
-	// sinks maps a route to its destination's index; ordered says which routes keep order, and blocking of which a dead
-	// row holds its line.
+	// sinks maps a route to its destination's index; ordered says which routes keep order, blocking of which a dead
+	// row holds its line, and once which send at most once.
 	sinks    []int
 	ordered  []bool
 	blocking []bool
+	once     []bool
 	// destinations is how many there are, those of other tables included.
 	destinations int
 	builder      *builder
@@ -53,6 +56,8 @@ type Sink struct {
 	Ordered bool
 	// FIFO destinations deduplicate by event id, which must then be unique.
 	FIFO bool
+	// Addressed destinations send to each recipient by itself, and at most once.
+	Addressed bool
 }
 
 // mapping holds the table's names for ours, unquoted; empty where the table has no such column.
@@ -110,6 +115,10 @@ func OpenTable(ctx context.Context, conn *pgx.Conn, cfg config.Outbox, sinks []S
 	}
 	more, err := t.findLedger(ctx, conn, keys)
 	if err != nil {
+		return nil, err
+	}
+	problems = append(problems, more...)
+	if more, err = t.findSends(ctx, conn, keys); err != nil {
 		return nil, err
 	}
 	problems = append(problems, more...)
@@ -268,6 +277,7 @@ func (t *Table) route(sinks []Sink) (problems []error) {
 		}
 		t.sinks = append(t.sinks, i)
 		t.ordered = append(t.ordered, sinks[i].Ordered && r.Order != config.OrderNone && t.names.orderingKey != "")
+		t.once = append(t.once, sinks[i].Addressed || r.Delivery == config.AtMostOnce)
 		block := r.OnDead == config.OnDeadBlock
 		if block && t.names.orderingKey == "" {
 			problems = append(problems, &TableError{t.Name, fmt.Sprintf("route %q says on_dead: block, but there is no ordering key to hold", r.Kind),

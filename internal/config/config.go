@@ -110,6 +110,8 @@ type Outbox struct {
 	OrderBy []string `yaml:"order_by"` // ascending; empty: the key
 	// Ledger is a table of the event ids that were published; empty: none.
 	Ledger string `yaml:"ledger"`
+	// Sends is where routes that send at most once claim their sends.
+	Sends Sends `yaml:"sends"`
 	// Join, Select and Ready are SQL over the table as o: what stands beside a row, columns of it, and whether the row may go.
 	Join   string  `yaml:"join"`
 	Select string  `yaml:"select"`
@@ -122,6 +124,22 @@ type Outbox struct {
 	Routes      []Route `yaml:"routes"`
 	// Line is where the outbox stands in the file, for later errors.
 	Line int `yaml:"-"`
+}
+
+// Sends is a table of send claims.
+type Sends struct {
+	Table   string      `yaml:"table"`
+	Columns SendColumns `yaml:"columns"`
+}
+
+// SendColumns maps our names to the table's bare names. Empty is the same name.
+type SendColumns struct {
+	EventID   string `yaml:"event_id"`
+	Recipient string `yaml:"recipient"`
+	EventType string `yaml:"event_type"`
+	ClaimedAt string `yaml:"claimed_at"`
+	SentAt    string `yaml:"sent_at"`
+	LastError string `yaml:"last_error"`
 }
 
 // RowKind says what kind a table's rows are of: all of one, or each of what a column of the row or of Select says. Empty is
@@ -150,8 +168,9 @@ type Columns struct {
 type Route struct {
 	Kind       string            `yaml:"kind"` // `*` is any run of characters
 	To         string            `yaml:"to"`
-	Order      string            `yaml:"order"`   // "key" (default) | "none"
-	OnDead     string            `yaml:"on_dead"` // "release" (default) | "block"
+	Order      string            `yaml:"order"`    // "key" (default) | "none"
+	OnDead     string            `yaml:"on_dead"`  // "release" (default) | "block"
+	Delivery   string            `yaml:"delivery"` // "at_least_once" (default) | "at_most_once", which mail always has
 	Body       string            `yaml:"body"`
 	Group      string            `yaml:"group"`
 	DedupID    string            `yaml:"dedup_id"`

@@ -34,9 +34,9 @@ func setDefaults(v reflect.Value) {
 			Pause:       Pause{Initial: Duration(250 * time.Millisecond), Max: seconds(10)},
 		}
 	case *Outbox:
-		*entry = Outbox{OnMalformed: MalformedDead, OnPublished: PublishedStamp}
+		*entry = Outbox{OnMalformed: MalformedDead, OnPublished: PublishedStamp, Sends: Sends{Table: "pgrelay.notification_sends"}}
 	case *Route:
-		*entry = Route{Order: OrderKey, OnDead: OnDeadRelease}
+		*entry = Route{Order: OrderKey, OnDead: OnDeadRelease, Delivery: AtLeastOnce}
 	}
 }
 

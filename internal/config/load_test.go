@@ -39,8 +39,9 @@ outboxes:
   - table: '"My Schema"."Tab.le"'
     columns: {id: ID, published_at: sent at}
     order_by: created_at, id
+    sends: {table: '"My Sends"', columns: {sent_at: done at, recipient: "to"}}
     routes:
-      - {kind: A_*, to: orders, on_dead: block, group: "{{.ordering_key}}", dedup_id: "{{.id}}", attributes: {tenant.id: "{{.tenant}}"}}
+      - {kind: A_*, to: orders, on_dead: block, delivery: at_most_once, group: "{{.ordering_key}}", dedup_id: "{{.id}}", attributes: {tenant.id: "{{.tenant}}"}}
       - kind: "*"
         to: console
         order: none
@@ -76,12 +77,13 @@ scheduler:
 		},
 		Outboxes: []Outbox{
 			{Line: 16, Table: `"My Schema"."Tab.le"`, Columns: Columns{ID: "ID", PublishedAt: "sent at"}, OrderBy: []string{"created_at", "id"}, OnMalformed: "dead_letter", OnPublished: "stamp",
+				Sends: Sends{Table: `"My Sends"`, Columns: SendColumns{SentAt: "done at", Recipient: "to"}},
 				Routes: []Route{
-					{Line: 20, Kind: "A_*", To: "orders", Order: "key", OnDead: "block", Group: "{{.ordering_key}}", DedupID: "{{.id}}",
+					{Line: 21, Kind: "A_*", To: "orders", Order: "key", OnDead: "block", Delivery: "at_most_once", Group: "{{.ordering_key}}", DedupID: "{{.id}}",
 						Attributes: map[string]string{"tenant.id": "{{.tenant}}"}},
-					{Line: 21, Kind: "*", To: "console", Order: "none", OnDead: "release", Body: "{{json .payload}}\n"},
+					{Line: 22, Kind: "*", To: "console", Order: "none", OnDead: "release", Delivery: "at_least_once", Body: "{{json .payload}}\n"},
 				}},
-			{Line: 26, Table: "other", OrderBy: []string{"a", "b c"}, OnMalformed: "dead_letter", OnPublished: "stamp", Routes: []Route{{Line: 28, Kind: "b", To: "orders", Order: "key", OnDead: "release"}}},
+			{Line: 27, Table: "other", OrderBy: []string{"a", "b c"}, OnMalformed: "dead_letter", OnPublished: "stamp", Sends: Sends{Table: "pgrelay.notification_sends"}, Routes: []Route{{Line: 29, Kind: "b", To: "orders", Order: "key", OnDead: "release", Delivery: "at_least_once"}}},
 		},
 		HTTP: HTTP{Addr: ":0"},
 		Log:  Log{Level: "trace", Format: "console"},

@@ -23,6 +23,12 @@ const (
 	OnDeadBlock   = "block"
 )
 
+// How often a message of a route may arrive where its outcome was unknown.
+const (
+	AtLeastOnce = "at_least_once"
+	AtMostOnce  = "at_most_once"
+)
+
 // What becomes of a row that has no message.
 const (
 	MalformedDead  = "dead_letter"
@@ -46,6 +52,7 @@ func (v *validator) outboxes() {
 		v.columns(key+".columns", o.Columns)
 		v.orderBy(key+".order_by", o.OrderBy)
 		v.ledger(key+".ledger", o)
+		v.sends(key+".sends", o.Sends)
 		v.sql(key+".join", o.Join)
 		v.sql(key+".select", o.Select)
 		v.sql(key+".ready", o.Ready)
@@ -157,6 +164,29 @@ func (v *validator) ledger(key string, o Outbox) {
 	}
 }
 
+func (v *validator) sends(key string, s Sends) {
+	if _, err := ParseTable(s.Table); err != nil && v.given(key+".table") {
+		v.report(key+".table", "%s", err)
+	}
+	fields := reflect.ValueOf(s.Columns)
+	names := map[string]string{}
+	for i := range fields.NumField() {
+		ours := fields.Type().Field(i).Tag.Get("yaml")
+		at, name := key+".columns."+ours, ours
+		if v.given(at) {
+			name = fields.Field(i).String()
+			if problem := bareColumn(name); problem != "" {
+				v.report(at, "%s", problem)
+				continue
+			}
+		}
+		if other, taken := names[name]; taken {
+			v.report(v.oneGiven(key+".columns", ours, other), "%s and %s can't be the same column", other, ours)
+		}
+		names[name] = ours
+	}
+}
+
 // sql checks a piece of SQL as far as that goes without a server.
 func (v *validator) sql(key, text string) {
 	if !v.given(key) {
@@ -210,6 +240,7 @@ func (v *validator) routes(key string, routes []Route) {
 		}
 		v.oneOf(at+".order", r.Order, OrderKey, OrderNone)
 		v.oneOf(at+".on_dead", r.OnDead, OnDeadRelease, OnDeadBlock)
+		v.oneOf(at+".delivery", r.Delivery, AtLeastOnce, AtMostOnce)
 		if r.OnDead == OnDeadBlock && r.Order == OrderNone {
 			v.report(at+".on_dead", "can't be block: with order: none no row waits for another")
 		}
