@@ -32,6 +32,7 @@ var arrows = map[string][]string{
 	"internal/status": {"relay", "replication"},
 	// The examples' runners play on a stage; nothing else of them knows ours.
 	"examples/calendar": {"internal/stage"},
+	"examples/consumer": {},
 }
 
 // support is what serves tests and the demo: it may import anything, and of the program
@@ -44,10 +45,13 @@ var support = []string{
 
 // libraries says which packages of the program may know a library.
 var libraries = map[string][]string{
-	"github.com/aws/":              {"relay/sqs"},
-	"github.com/emersion/":         {"relay/smtp"},
-	"github.com/jackc/pglogrepl":   {"replication"},
-	"github.com/jackc/pgx/":        {"examples/calendar", "internal/check", "internal/cli", "internal/config", "internal/status", "migrations", "poller", "relay", "replication"},
+	"github.com/aws/":            {"examples/consumer", "relay/sqs"},
+	"github.com/emersion/":       {"relay/smtp"},
+	"github.com/jackc/pglogrepl": {"replication"},
+	"github.com/jackc/pgx/": {
+		"examples/calendar", "examples/consumer", "internal/check", "internal/cli", "internal/config", "internal/status", "migrations", "poller",
+		"relay", "replication",
+	},
 	"github.com/pressly/goose/":    {"migrations"},
 	"github.com/spf13/cobra":       {"internal/cli"},
 	"github.com/stretchr/testify/": {},
