@@ -8,15 +8,23 @@ import (
 // maxName keeps a name within the length of a line.
 const maxName = 250
 
-// parseAddress takes one address or "Name <address>" without any control character, so that neither a
-// command nor a header can be smuggled in.
+// parseAddress takes one address or "Name <address>", the name in quotes or not, without any control character, so that
+// neither a command nor a header can be smuggled in.
 func parseAddress(text string) (*mail.Address, bool) {
 	if hasControls(text) {
 		return nil, false
 	}
 	a, err := mail.ParseAddress(text)
 	if err != nil {
-		return nil, false
+		// Producers put names together as they come: Turing, Alan <alan@example.com>.
+		at := strings.LastIndexByte(text, '<')
+		if at < 0 || strings.ContainsAny(text[:at], `<>@"`) || strings.Contains(text, "=?") {
+			return nil, false
+		}
+		if a, err = mail.ParseAddress(text[at:]); err != nil {
+			return nil, false
+		}
+		a.Name = strings.TrimSpace(text[:at])
 	}
 	at := strings.LastIndexByte(a.Address, '@')
 	// RFC 5321, 4.5.3.1, as corrected by its erratum 1690.

@@ -114,7 +114,7 @@ func (r reader) addresses(key string) []*mail.Address {
 	for i, text := range texts {
 		a, ok := parseAddress(text)
 		if !ok {
-			r.refuse("invalid_address", `address %d of %s%s is none: "ada@example.com" or "Ada <ada@example.com>"`, i+1, r.path, key)
+			r.refuse("invalid_address", `address %d of %s%s is none: "name@example.com" or "Name <name@example.com>"`, i+1, r.path, key)
 			return nil
 		}
 		list = append(list, a)
