@@ -102,10 +102,10 @@ func newFixture(t *testing.T, interval time.Duration) *fixture {
 	base, err := pgx.ParseConfig(f.db.URL)
 	require.NoError(t, err)
 	f.cfg = Config{
-		Conn: base, Interval: interval, SweepInterval: time.Hour, Retention: time.Hour,
+		Conn: base, Interval: interval, SweepInterval: time.Hour, ClaimTimeout: time.Minute,
 		Registerer: prometheus.NewRegistry(), Log: zerolog.Nop(),
 	}
-	f.open(config.Outbox{Table: "pgrelay.outbox_events", Routes: []config.Route{{Kind: "a*", To: "a"}, {Kind: "b*", To: "b"}}})
+	f.open(config.Outbox{Table: "pgrelay.outbox_events", Retention: config.Duration(time.Hour), Routes: []config.Route{{Kind: "a*", To: "a"}, {Kind: "b*", To: "b"}}})
 	return f
 }
 

@@ -27,7 +27,7 @@ type Config struct {
 	Conn          *pgx.ConnConfig // as parsed; session settings are added
 	Interval      time.Duration   // between regular looks
 	SweepInterval time.Duration   // between sweeps, and full looks
-	Retention     time.Duration   // of published and dead rows of pgrelay.outbox_events; 0: for ever
+	ClaimTimeout  time.Duration   // of rows that somebody else left in processing
 	Ledger        time.Duration   // of events in the outboxes' ledgers; 0: for ever
 	Tables        []*relay.Table
 	Registerer    prometheus.Registerer

@@ -11,8 +11,12 @@ import (
 	"pgrelay/relay"
 )
 
-// sweep deletes failures whose row is gone or settled, and rows and ledger entries past their retention.
+// sweep takes back what somebody else left in processing, and deletes failures whose row is gone or settled, and rows and ledger entries
+// past their retention.
 func (p *Poller) sweep(ctx context.Context, conn *pgx.Conn, w *watch) error {
+	if err := p.takeBack(ctx, conn, w); err != nil {
+		return err
+	}
 	limited, cancel := statement(ctx)
 	defer cancel()
 	err := pgx.BeginTxFunc(limited, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
@@ -22,13 +26,34 @@ func (p *Poller) sweep(ctx context.Context, conn *pgx.Conn, w *watch) error {
 	if err != nil && !conflict(err) {
 		return fmt.Errorf("deleting failures of rows that are gone: %w", err)
 	}
-	if w.table.Own() && p.cfg.Retention > 0 {
-		if err := p.retire(ctx, conn, w.table); err != nil {
+	if w.table.Retention() > 0 {
+		if err := p.retire(ctx, conn, w); err != nil {
 			return err
 		}
 	}
 	if w.table.Ledger != nil && p.cfg.Ledger > 0 {
 		return p.retireLedger(ctx, conn, w.table.Ledger)
+	}
+	return nil
+}
+
+// takeBack sets back to pending what somebody else, a worker that is gone say, has been processing for too long, and has it looked for.
+func (p *Poller) takeBack(ctx context.Context, conn *pgx.Conn, w *watch) error {
+	sql, total := w.table.TakeBack(), int64(0)
+	for more := sql != ""; more; {
+		limited, cancel := statement(ctx)
+		done, err := conn.Exec(limited, sql, p.cfg.ClaimTimeout.Seconds())
+		cancel()
+		if err != nil {
+			return fmt.Errorf("taking back rows that somebody left in processing: %w", err)
+		}
+		total += done.RowsAffected()
+		more = done.RowsAffected() == relay.LookSize
+	}
+	if total > 0 {
+		p.cfg.Log.Warn().Str("outbox", w.table.Name).Int64("rows", total).Stringer("after", p.cfg.ClaimTimeout).
+			Msg("took back rows that somebody else left in processing")
+		w.want(-1)
 	}
 	return nil
 }
@@ -49,15 +74,51 @@ func (p *Poller) retireLedger(ctx context.Context, conn *pgx.Conn, l *relay.Ledg
 	return context.Cause(ctx)
 }
 
-// retire deletes published rows past their retention, walking along the primary key in pages. Rows are written about in the order of
+// retire deletes settled rows past their retention, a thousand at a time. A table that refuses, because others refer to its rows say,
+// keeps them, and goes on being looked at.
+func (p *Poller) retire(ctx context.Context, conn *pgx.Conn, w *watch) error {
+	deleting := p.retireOthers
+	if w.table.Own() {
+		deleting = p.retireOwn
+	}
+	err := deleting(ctx, conn, w.table)
+	if err == nil || ctx.Err() != nil || conn.IsClosed() || !isServerError(err) {
+		w.keeping = ""
+		return err
+	}
+	if text := relay.PublicError(err); text != w.keeping {
+		w.keeping = text
+		p.cfg.Log.Error().Str("outbox", w.table.Name).Str("error", text).Msg("deleting rows past their retention fails; trying again at each sweep")
+	}
+	return nil
+}
+
+// retireOthers goes by the index of the time at which rows were settled.
+func (p *Poller) retireOthers(ctx context.Context, conn *pgx.Conn, t *relay.Table) error {
+	for ctx.Err() == nil {
+		limited, cancel := statement(ctx)
+		done, err := conn.Exec(limited, t.Retire(), t.Retention().Seconds())
+		cancel()
+		if err != nil {
+			return fmt.Errorf("deleting rows past their retention: %w", err)
+		}
+		p.metrics.retired(t.Name, done.RowsAffected())
+		if done.RowsAffected() < relay.RetirePage {
+			return nil
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// retireOwn walks along the primary key in pages. Rows of pgrelay.outbox_events are written about in the order of
 // their keys, so it ends at the first page that holds none old enough to have been published that long ago.
-func (p *Poller) retire(ctx context.Context, conn *pgx.Conn, t *relay.Table) error {
+func (p *Poller) retireOwn(ctx context.Context, conn *pgx.Conn, t *relay.Table) error {
 	for from := int64(0); ctx.Err() == nil; {
 		var last *int64
 		var deleted int64
 		var old bool
 		limited, cancel := statement(ctx)
-		err := conn.QueryRow(limited, retireSQL, from, p.cfg.Retention.Seconds()).Scan(&last, &deleted, &old)
+		err := conn.QueryRow(limited, retireSQL, from, t.Retention().Seconds()).Scan(&last, &deleted, &old)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("deleting rows past their retention: %w", err)

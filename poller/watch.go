@@ -29,6 +29,7 @@ type watch struct {
 	quietUntil time.Time
 	quiet      time.Duration
 	failing    string
+	keeping    string // why rows past their retention stay
 }
 
 // cheapLook is how long a full look may take to be done at every interval: at 50 ms a look a second it costs a

@@ -364,7 +364,7 @@ func scanDelivery(row pgx.CollectableRow, t *Table) (*delivery, error) {
 	var values []*string
 	var age *float64
 	r := &d.row
-	err := row.Scan(&d.claim, &r.ID, &r.Version, &d.route, &ordered, &r.OrderingKey, &r.EventID, &r.Kind, &r.Payload, &r.Headers, &values,
+	err := row.Scan(&d.claim, &r.ID, &r.Version, &d.found, &d.route, &ordered, &r.OrderingKey, &r.EventID, &r.Kind, &r.Payload, &r.Headers, &values,
 		&r.Attempts, &r.Unknowns, &r.Crashes, &r.Generation, &d.had, &d.size, &d.recorded, &age, &d.claimed)
 	if err != nil {
 		return nil, err

@@ -52,6 +52,11 @@ func (t *Table) countSQL() string {
 		oldest = `coalesce((SELECT extract(epoch FROM now() - q.at) FROM (SELECT o.` + escape(quote(t.names.createdAt)) + ` AS at FROM @outbox o
 			WHERE @o.pending AND @o.undeferred AND @o.readyexists ORDER BY ` + t.list("o.%s", t.lookOrder()...) + ` LIMIT 1) q), 0)`
 	}
+	// On a table with a status rows in flight are not pending by their mark, and others may have some in flight as well.
+	flying, processing := "flying.n", "flying.n"
+	if t.hasStatus() {
+		flying, processing = "0", "(SELECT count(*) FROM (SELECT FROM @outbox o WHERE @o.processing LIMIT $1) q)"
+	}
 	states, unready, unjoined, also := "", "0", "0", ""
 	if t.Conditional() {
 		states = " @isready AS is_ready, @isjoined AS is_joined"
@@ -65,8 +70,8 @@ flying AS (SELECT count(*) AS n FROM pgrelay.claims c CROSS JOIN LATERAL unnest(
 failing AS (SELECT count(*) FILTER (WHERE f.dead_at IS NULL AND (f.attempts > 0 OR f.unknowns > 0)) AS retrying,
 		count(*) FILTER (WHERE f.dead_at IS NOT NULL AND NOT f.uncertain) AS dead, count(*) FILTER (WHERE f.uncertain) AS uncertain
 	FROM (SELECT * FROM pgrelay.failures f WHERE f.outbox = @name LIMIT $1) f)
-SELECT greatest(due.n - due.unready - flying.n - failing.retrying, 0), ` + deferred + `, due.unready, due.unjoined,
-       flying.n, failing.retrying, failing.dead, failing.uncertain,
+SELECT greatest(due.n - due.unready - ` + flying + ` - failing.retrying, 0), ` + deferred + `, due.unready, due.unjoined,
+       ` + processing + `, failing.retrying, failing.dead, failing.uncertain,
        greatest(` + oldest + `, 0)::float8
   FROM due, flying, failing`
 }

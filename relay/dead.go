@@ -37,7 +37,7 @@ type DeadSelection struct {
 const deadSQL = `
 SELECT f.row_id, f.event_id, f.kind, f.attempts, f.reason, f.detail, f.dead_at, @o.id IS NULL
   FROM pgrelay.failures f LEFT JOIN @outbox o ON @o.id = f.row_id::@keytype
- WHERE f.outbox = @name AND f.dead_at IS NOT NULL AND NOT f.uncertain AND NOT coalesce(@o.pending, false)
+ WHERE f.outbox = @name AND f.dead_at IS NOT NULL AND NOT f.uncertain AND NOT coalesce(@o.unsettled, false)
    AND ($1::text[] IS NULL OR f.row_id = ANY ($1)) AND ($2 = '' OR f.reason = $2)
  ORDER BY f.dead_at, f.row_id`
 
@@ -98,7 +98,7 @@ func (t *Table) noReason(ctx context.Context, conn *pgx.Conn, reason string) err
 const retrySQL = `
 WITH hit AS MATERIALIZED (
 	SELECT f.row_id, @o.id AS k FROM pgrelay.failures f JOIN @outbox o ON @o.id = f.row_id::@keytype
-	 WHERE f.outbox = @name AND f.row_id = ANY ($1::text[]) AND f.dead_at IS NOT NULL AND NOT f.uncertain AND NOT (@o.pending)
+	 WHERE f.outbox = @name AND f.row_id = ANY ($1::text[]) AND f.dead_at IS NOT NULL AND NOT f.uncertain AND @o.settled
 	   FOR NO KEY UPDATE OF o),
 due AS (
 	UPDATE pgrelay.failures f SET attempts = 0, unknowns = 0, crashes = 0, next_attempt_at = now(), dead_at = NULL, claim = NULL

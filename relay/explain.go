@@ -18,6 +18,8 @@ const AliveWithin = 5 * time.Second
 type Surroundings struct {
 	MaxAttempts int
 	Interval    time.Duration // of the poller
+	// ClaimTimeout is after how long the sweep, each so often, takes back a row that somebody else has been processing.
+	ClaimTimeout, SweepInterval time.Duration
 	// Running is the relay that answered when it was asked, nil if none did.
 	Running *State
 }
@@ -30,7 +32,11 @@ type rowFacts struct {
 	// Filtered says that row security may hide rows from this role.
 	Filtered bool
 
-	Pending, Due bool
+	// Pending is so by its mark, or in flight: Processing by the mark of a table with a status.
+	Pending, Due, Processing bool
+	// Since is when somebody began to process it, and Status the value of such a table.
+	Since  *time.Time
+	Status *string
 	// Joined and Ready are true where nothing is asked.
 	Joined, Ready bool
 	// False are the conditions that keep the row from being ready.
@@ -143,9 +149,10 @@ func (t *Table) readFacts(ctx context.Context, tx pgx.Tx, id string) (rowFacts, 
 func factsSQL(t *Table) string {
 	return `
 SELECT clock_timestamp() AS now, i.k::text AS id, @o.id IS NOT NULL AS there, row_security_active($2::oid) AS filtered,
-       coalesce(@o.pending, false) AS pending, @o.due AS due, @isjoined AS joined, @isready AS ready,
-       o.@published IS NOT NULL AS published, ` + finite("o.@published") + ` AS published_at,
-       ` + finite(t.column0("o", t.names.deadAt, "NULL")) + ` AS dead_at, ` + finite("@o.available") + ` AS available_at,
+       coalesce(@o.unsettled, false) AS pending, coalesce(@o.processing, false) AS processing, @o.due AS due,
+       ` + finite(escape(t.since("o"))) + ` AS since, ` + escape(t.column0("o", t.names.status, "NULL")) + `::text AS status, @isjoined AS joined, @isready AS ready,
+       coalesce(@o.published, false) AS published, ` + finite(escape(t.column0("o", t.names.publishedAt, "NULL"))) + ` AS published_at,
+       ` + finite(escape(t.column0("o", t.names.deadAt, "NULL"))) + ` AS dead_at, ` + finite("@o.available") + ` AS available_at,
        coalesce(@mayberoute, -1) AS route, @o.key::text AS ordering_key,
        coalesce(@o.kind::text, '') AS kind,
        f.row_id IS NOT NULL AS failed, coalesce(f.attempts, 0) AS attempts, coalesce(f.unknowns, 0) AS unknowns, coalesce(f.crashes, 0) AS crashes,
@@ -215,7 +222,7 @@ func earlierSQL(t *Table) string {
 	}
 	probe := func(deferral string) string {
 		return fmt.Sprintf(`(SELECT @p.id::text AS id, %s FROM @outbox p
-			WHERE @p.key = @o.key AND @p.pending AND %s AND @p.line = dt.line AND (%s) < (%s) ORDER BY %s LIMIT 1)`,
+			WHERE @p.key = @o.key AND @p.unsettled AND %s AND @p.line = dt.line AND (%s) < (%s) ORDER BY %s LIMIT 1)`,
 			aliased(t, "p"), deferral, t.list("p.%s"), t.list("o.%s"), t.list("p.%s"))
 	}
 	probes := probe("true")

@@ -28,8 +28,10 @@ const (
 	StateAmbiguous RowState = "ambiguous" // the join finds several rows for it
 	StateDeferred  RowState = "deferred"
 	StateRetrying  RowState = "retrying"
-	StateBehind    RowState = "behind" // an earlier row of its ordering key goes first
-	StateLocked    RowState = "locked" // by somebody's transaction
+	StateBehind    RowState = "behind"  // an earlier row of its ordering key goes first
+	StateLocked    RowState = "locked"  // by somebody's transaction
+	StateTaken     RowState = "taken"   // somebody else is processing it
+	StateForeign   RowState = "foreign" // its status is none that the relay knows
 	StateNoLeader  RowState = "no_leader"
 	StatePaused    RowState = "paused"   // its destination is
 	StateRefused   RowState = "refused"  // its table refuses the relay's statements
@@ -102,6 +104,8 @@ func (t *Table) judge(f rowFacts, around Surroundings) Explanation {
 		x.settled()
 	case f.ClaimedBy != nil:
 		x.claimed()
+	case f.Processing:
+		x.taken()
 	default:
 		x.waiting()
 	}
@@ -135,8 +139,11 @@ func (x *explaining) missing() {
 	if x.table.Deletes() {
 		x.note("on_published is delete: it may have been published, and deleted then")
 	}
-	if x.table.Own() {
+	switch {
+	case x.table.Own():
 		x.note("published rows of this table are deleted after retention.published")
+	case x.table.Retention() > 0:
+		x.note("its outbox says retention: settled rows are deleted after %s", x.table.Retention())
 	}
 	if x.FailedDeadAt != nil {
 		x.note("a dead letter remembers it, %s; forget it with: %s", x.why(), x.command("dead discard"))
@@ -150,7 +157,9 @@ func (x *explaining) settled() {
 	died := x.FailedDeadAt != nil
 	x.out.Since = x.FailedDeadAt
 	switch {
-	case x.Published && (x.table.names.deadAt != "" || !died): // without dead_at it is the mark of a dead row as well
+	case x.table.foreign(x.Status):
+		x.foreign()
+	case x.Published && (x.table.ownDeadMark() || !died): // without dead_at it is the mark of a dead row as well
 		x.out.Since = x.PublishedAt
 		force := ""
 		if x.RecordedAt != nil {
@@ -161,7 +170,7 @@ func (x *explaining) settled() {
 		if x.table.stampsMalformed() {
 			x.note("on_malformed is stamp: a malformed row that was stamped without being sent looks the same; the log tells of those")
 		}
-		if x.table.names.deadAt == "" {
+		if !x.table.ownDeadMark() {
 			x.note("the table has no dead_at: a row that died and whose dead letter was discarded looks the same")
 		}
 		if died {
@@ -176,8 +185,12 @@ func (x *explaining) settled() {
 		}
 	default:
 		x.out.Since = x.DeadAt
-		x.say(StateDiscarded, "Its %s is set%s and no dead letter stands for it: it was discarded, or somebody set it by hand. To send it after all, run: %s",
-			x.table.names.deadAt, x.at(x.DeadAt), x.command("republish"))
+		mark := x.table.names.deadAt + " is set"
+		if x.Status != nil {
+			mark = x.table.names.status + " is " + *x.Status
+		}
+		x.say(StateDiscarded, "Its %s%s and no dead letter stands for it: it was discarded, or somebody set it by hand. To send it after all, run: %s",
+			mark, x.at(x.DeadAt), x.command("republish"))
 	}
 }
 
@@ -212,6 +225,30 @@ func (x *explaining) claimed() {
 	if x.problem() != "" {
 		x.note("its table refuses what the relay does to it, which is tried again within %s: %s", quietMost, x.problem())
 	}
+}
+
+// taken explains a row that somebody else has, an old worker say.
+func (x *explaining) taken() {
+	if x.Since == nil {
+		x.say(StateTaken, "Its %s is %s, which no relay has set: somebody else is processing it. Nobody has said since when, so it is not taken back; "+
+			"if that worker is gone, set it to %s.", x.table.names.status, *x.Status, x.table.cfg.Status.Pending)
+		return
+	}
+	x.out.Since = x.Since
+	until := x.Since.Add(x.ClaimTimeout)
+	x.out.Until = &until
+	x.say(StateTaken, "Its %s is %s%s, which no relay has set: somebody else is processing it. It is taken back by the first sweep, one each %s, after %s.",
+		x.table.names.status, *x.Status, x.at(x.Since), x.SweepInterval, x.when(until))
+}
+
+func (x *explaining) foreign() {
+	value := "NULL"
+	if x.Status != nil {
+		value = *x.Status
+	}
+	s := x.table.cfg.Status
+	x.say(StateForeign, "Its %s is %s, which is neither of %s, %s, %s and %s: the relay leaves it alone. To send it, set it to %s.",
+		x.table.names.status, value, s.Pending, s.Processing, s.Published, s.Dead, s.Pending)
 }
 
 func (x *explaining) takesUp() string {

@@ -57,7 +57,7 @@ func holderSQL(t *Table, columns, key, sink, before string) string {
 	}
 	return fmt.Sprintf(`SELECT %s FROM pgrelay.failures d JOIN @outbox p ON @p.id = d.row_id::@keytype
 		 WHERE d.outbox = @name AND d.dead_at IS NOT NULL AND d.holds_key = %s AND d.holds_to = (ARRAY[%s]::text[])[%s + 1]
-		   AND NOT (@p.pending) AND (%s) < (%s) ORDER BY %s LIMIT 1`,
+		   AND (@p.unsettled) IS NOT TRUE AND (%s) < (%s) ORDER BY %s LIMIT 1`,
 		columns, key, escape(strings.Join(names, ", ")), sink, t.list("p.%s"), before, t.list("p.%s"))
 }
 

@@ -203,6 +203,11 @@ func (l *leader) release(ctx context.Context, t *Table, held held, maxAttempts i
 				return err
 			}
 		}
+		if t.hasStatus() {
+			if err := giveUp(ctx, tx, t, l.instance, held); err != nil {
+				return err
+			}
+		}
 		_, err = tx.Exec(ctx, `
 			UPDATE pgrelay.claims c SET ids = ARRAY(
 			       SELECT h.id FROM unnest($3::bigint[], $4::bigint[], $5::text[]) AS h(claim, epoch, id)
@@ -215,6 +220,20 @@ func (l *leader) release(ctx context.Context, t *Table, held held, maxAttempts i
 		return err
 	})
 	return rows, err
+}
+
+// giveUp sets back what is in this instance's claims and not held in memory.
+func giveUp(ctx context.Context, tx pgx.Tx, t *Table, instance uuid.UUID, held held) error {
+	var lost []string
+	err := tx.QueryRow(ctx, `
+		SELECT coalesce(array_agg(u.id), '{}') FROM pgrelay.claims c CROSS JOIN LATERAL unnest(c.ids) AS u(id)
+		 WHERE c.outbox = $1 AND c.instance = $2 AND NOT EXISTS (
+		       SELECT FROM unnest($3::text[]) AS h(id) WHERE h.id = u.id)`, t.Name, instance, held.ids).Scan(&lost)
+	if err != nil || len(lost) == 0 {
+		return err
+	}
+	_, err = tx.Exec(ctx, t.sql.giveUp, lost)
+	return err
 }
 
 func countCrash(ctx context.Context, tx pgx.Tx, t *Table, ids []string, alone []bool, claims, epochs []int64, maxAttempts int) ([]released, error) {

@@ -32,8 +32,8 @@ func (t *Table) dropSQL(keys string) string {
 	if t.cfg.Set != "" {
 		set = ", " + t.cfg.Set + "\n"
 	}
-	return fmt.Sprintf(`UPDATE %s.%s o SET %s = now()%s FROM (%s) "pgrelay t" WHERE o.%s = "pgrelay t"."pgrelay k"`,
-		quote(t.Schema), quote(t.Relation), quote(t.names.publishedAt), set, keys, quote(t.names.id))
+	return fmt.Sprintf(`UPDATE %s o SET %s%s FROM (%s) "pgrelay t" WHERE o.%s = "pgrelay t"."pgrelay k"`,
+		t.relation(), t.delivering(), set, keys, quote(t.names.id))
 }
 
 // trySet has the server read the assignments. It changes nothing.

@@ -73,7 +73,7 @@ func TestStatementsTouchLittleOfAnOldTable(t *testing.T) {
 		{"stamp delivered", sql.stamp, stamp("delivered"), 2500},
 		{"stamp retry", sql.stamp, stamp("retry"), 2500},
 		{"stamp dead", sql.stamp, stamp("dead"), 4000},
-		{"rescue", sql.rescue, []any{fresh, fill("1"), f.relay.instance, int64(1)}, 1000},
+		{"rescue", sql.rescue, []any{fresh, fill("1"), f.relay.instance, int64(1), fill("1")}, 1000},
 		{"release", sql.release, []any{fresh, make([]bool, n), make([]int64, n), 3, make([]int64, n)}, 2500},
 		{"line", sql.line, []any{"hot", 1, low}, 100},
 		{"next look", sql.looks.next, []any{rooms, []string{low}}, 500},

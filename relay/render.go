@@ -31,7 +31,7 @@ type Rendered struct {
 // renderSQL reads one row as the claim does, in the columns of scanDelivery. It takes no lock and asks for no mark. $1 its key.
 func renderSQL(t *Table) string {
 	return `
-SELECT 0::bigint, p.id::text, p.version, p.route, p.line IS NOT NULL, p.okey, p.event_id::text, coalesce(p.kind::text, ''), ` + contentText(t) + `,
+SELECT 0::bigint, p.id::text, p.version, p.version, p.route, p.line IS NOT NULL, p.okey, p.event_id::text, coalesce(p.kind::text, ''), ` + contentText(t) + `,
        0, 0, 0, coalesce(p.generation, 0), false, 0::bigint, false, NULL::float8, ''
   FROM (SELECT @o.id AS id, o.xmin::text AS version, @mayberoute AS route, dt.line, @o.key::text AS okey, @o.event_id AS event_id, @o.kind AS kind,
                ` + contentColumns(t) + `, f.generation

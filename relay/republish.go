@@ -46,7 +46,7 @@ const changeBatch = 1000
 const republishSQL = `
 WITH hit AS MATERIALIZED (
 	SELECT @o.id AS k, @o.event_id AS event_id, @o.kindalone AS kind@event FROM @outbox o
-	 WHERE NOT (@o.pending) AND %s AND %s ORDER BY @o.id LIMIT %d FOR NO KEY UPDATE OF o),@struck
+	 WHERE @o.settled AND %s AND %s ORDER BY @o.id LIMIT %d FOR NO KEY UPDATE OF o),@struck
 fresh AS (
 	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, generation, next_attempt_at)
 	SELECT @name, h.k::text, coalesce(h.event_id::text, ''), coalesce(h.kind::text, ''), nextval('pgrelay.generations'), now() FROM hit h
@@ -101,18 +101,9 @@ func (t *Table) Republish(ctx context.Context, conn *pgx.Conn, s Selection, dry 
 
 // countSettled counts the settled rows for which a condition holds, whose arguments are from $2 on.
 func (t *Table) countSettled(ctx context.Context, conn *pgx.Conn, where string, args []any) (n int, err error) {
-	sql := expander(t).Replace(`SELECT count(*) FROM @outbox o WHERE NOT (@o.pending) AND $1::text IS NULL AND `) + where
+	sql := expander(t).Replace(`SELECT count(*) FROM @outbox o WHERE @o.settled AND $1::text IS NULL AND `) + where
 	err = conn.QueryRow(ctx, sql, append([]any{nil}, args...)...).Scan(&n)
 	return n, t.explain(err)
-}
-
-// unmark sets the marks back to pending.
-func (t *Table) unmark() string {
-	set := quote(t.names.publishedAt) + " = NULL"
-	if t.names.deadAt != "" {
-		set += ", " + quote(t.names.deadAt) + " = NULL"
-	}
-	return set
 }
 
 // where turns a selection into a condition on o with arguments from $2 on.
@@ -134,6 +125,9 @@ func (t *Table) where(s Selection) (string, []any, error) {
 		conditions = append(conditions, fmt.Sprintf("o.%s = %s::text::%s", quote(c.Name), arg(e.Value), c.Type))
 	}
 	published := "o." + quote(t.names.publishedAt)
+	if t.names.publishedAt == "" && !(s.Since.IsZero() && s.Until.IsZero()) {
+		return "", nil, &NotFoundError{fmt.Sprintf("outbox %s has no published_at, so nothing tells when its rows were published; select them otherwise", t.Name)}
+	}
 	if !s.Since.IsZero() {
 		conditions = append(conditions, published+" >= "+arg(s.Since)+"::timestamptz")
 	}
@@ -149,21 +143,23 @@ func (t *Table) checkIDs(ctx context.Context, conn *pgx.Conn, ids []string) (pen
 		return nil, nil
 	}
 	sql := expander(t).Replace(`
-		SELECT u.id, @o.id IS NOT NULL, coalesce(@o.pending, false) FROM unnest($1::text[]) AS u(id)
+		SELECT u.id, @o.id IS NOT NULL, coalesce(@o.unsettled, false), coalesce(@o.settled, false) FROM unnest($1::text[]) AS u(id)
 		  LEFT JOIN @outbox o ON @o.id = u.id::@keytype`)
 	rows, err := conn.Query(ctx, sql, ids)
 	if err != nil {
 		return nil, t.explain(err)
 	}
-	var missing []string
+	var missing, foreign []string
 	var id string
-	var there, waits bool
-	_, err = pgx.ForEachRow(rows, []any{&id, &there, &waits}, func() error {
+	var there, waits, settled bool
+	_, err = pgx.ForEachRow(rows, []any{&id, &there, &waits, &settled}, func() error {
 		switch {
 		case !there:
 			missing = append(missing, id)
 		case waits:
 			pending = append(pending, id)
+		case !settled:
+			foreign = append(foreign, id)
 		}
 		return nil
 	})
@@ -172,6 +168,9 @@ func (t *Table) checkIDs(ctx context.Context, conn *pgx.Conn, ids []string) (pen
 	}
 	if len(missing) > 0 {
 		return nil, &NotFoundError{fmt.Sprintf("outbox %s has no row with id %s", t.Name, strings.Join(missing, ", "))}
+	}
+	if len(foreign) > 0 {
+		return nil, &NotFoundError{fmt.Sprintf("outbox %s has a status for id %s that the relay doesn't know, and leaves such rows alone", t.Name, strings.Join(foreign, ", "))}
 	}
 	return pending, nil
 }

@@ -5,7 +5,7 @@ import "time"
 // Row is one outbox row as the claim read it. All values are PostgreSQL's text output.
 type Row struct {
 	ID      string
-	Version string // the row's xmin: what a stamp compares
+	Version string // the row's xmin in flight: what a stamp compares
 	// EventID, OrderingKey, Payload and Headers are nil where the column is NULL or not there.
 	EventID     *string
 	Kind        string // NULL is the empty kind
@@ -24,9 +24,14 @@ type Row struct {
 // Column is one column of an outbox table.
 type Column struct {
 	Name string // as in the catalog, unquoted
-	Type string // format_type(atttypid, -1)
+	Type string // format_type(atttypid, -1) of the type under any domains
+	// Declared is the type as the table has it, with its length.
+	Declared string
+	Enum     bool
 	// NotNull is the column's constraint.
 	NotNull bool
+	// Written says that the role may set it: it has the right, and the column is not generated.
+	Written bool
 }
 
 // delivery is one claimed row on its way from claim to stamp. It is owned by one
@@ -34,9 +39,10 @@ type Column struct {
 type delivery struct {
 	row   Row
 	table *Table
-	claim int64 // the row of pgrelay.claims that holds it
-	epoch int64 // the lead in which it was claimed
-	route int   // index into the outbox's routes
+	claim int64  // the row of pgrelay.claims that holds it
+	epoch int64  // the lead in which it was claimed
+	found string // the row's xmin before the claim, which is its version unless the claim wrote it
+	route int    // index into the outbox's routes
 	msg   *Message
 	// line names the ordering key's line at its destination; empty for a message without order.
 	line string

@@ -119,8 +119,6 @@ func (s *SendTable) mapColumns(c config.SendColumns, columns []sendColumn) (prob
 	return problems
 }
 
-var textTypes = []string{"text", "character varying"}
-
 // suit refuses columns that don't take what an outbox has to write there.
 func (s *SendTable) suit(t *Table) (problems []sendProblem) {
 	if s.eventID != "" && !slices.Contains(textTypes, s.eventIDType) && (s.eventIDType != t.identityType() || !t.identityNotNull()) {

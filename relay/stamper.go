@@ -269,15 +269,15 @@ func (s *stamper) heed(ctx context.Context, o *outbox, ds []*delivery, answers m
 // everything else is dropped, and found again by the poller if it is still pending.
 func (s *stamper) readBack(ctx context.Context, o *outbox, ds []*delivery) error {
 	epoch, since := s.relay.epochs()
-	var ids, versions []string
+	var ids, versions, found []string
 	for _, d := range ds {
 		if d.verdict.kind == verdictDelivered && d.epoch >= since {
-			ids, versions = append(ids, d.row.ID), append(versions, d.row.Version)
+			ids, versions, found = append(ids, d.row.ID), append(versions, d.row.Version), append(found, d.found)
 		}
 	}
 	marked := []string{}
 	if len(ids) > 0 {
-		rows, err := s.conn.Query(ctx, o.table.sql.rescue, ids, versions, s.relay.instance, epoch)
+		rows, err := s.conn.Query(ctx, o.table.sql.rescue, ids, versions, s.relay.instance, epoch, found)
 		if err == nil {
 			marked, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"pgrelay/internal/config"
 )
 
 // statements are the SQL of one outbox, built once from its columns. Every statement
@@ -21,7 +19,9 @@ type statements struct {
 	stamp   string
 	rescue  string
 	release string
-	looks   looks
+	// Of a table with a status: claims that nobody knows of, and rows that somebody else left in processing.
+	giveUp, takeBack string
+	looks            looks
 }
 
 // looks are the poller's statements.
@@ -35,9 +35,12 @@ type looks struct {
 
 func newStatements(t *Table) statements {
 	x := expander(t)
-	line := ""
+	line, giveUp, takeBack := "", "", ""
 	if t.Ordered() {
 		line = x.Replace(lineSQL(t))
+	}
+	if t.hasStatus() {
+		giveUp, takeBack = x.Replace(giveUpSQL), x.Replace(takeBackSQL(t))
 	}
 	return statements{
 		keys:    x.Replace(keysSQL),
@@ -47,14 +50,19 @@ func newStatements(t *Table) statements {
 		stamp:   x.Replace(stampSQL),
 		rescue:  x.Replace(rescueSQL),
 		release: x.Replace(releaseSQL),
-		looks:   newLooks(t, x),
+		giveUp:  giveUp, takeBack: takeBack,
+		looks: newLooks(t, x),
 	}
 }
 
 // expander replaces the @words of the statement texts by the table's own names.
 func expander(t *Table) *strings.Replacer {
 	n := t.names
-	rel := quote(t.Schema) + "." + quote(t.Relation)
+	rel := t.relation()
+	backIsFree := "g.outcome = 'back' OR " // of its row nothing is written
+	if t.hasStatus() {
+		backIsFree = ""
+	}
 	words := []string{
 		"@@", "@", // of names that are in the text already: escape
 		"@unmarked", t.unmark(),
@@ -66,7 +74,11 @@ func expander(t *Table) *strings.Replacer {
 		"@p.id", "p." + quote(n.id),
 		"@id", quote(n.id),
 		"@o.pending", t.pending("o"),
-		"@p.pending", t.pending("p"),
+		"@o.unsettled", t.unsettled("o"),
+		"@p.unsettled", t.unsettled("p"),
+		"@o.settled", t.settled("o"),
+		"@o.published", t.published("o"),
+		"@o.processing", t.processing("o"),
 		"@o.due", t.due("o"),
 		"@p.due", t.due("p"),
 		"@o.undeferred", t.undeferred("o"),
@@ -81,8 +93,12 @@ func expander(t *Table) *strings.Replacer {
 		"@mark", t.mark(rel),
 		"@rescued", t.recording("locked r"),
 		"@struck", t.striking(),
-		"@published", quote(n.publishedAt),
-		"@dead", quote(t.deadMark()),
+		"@burying", t.burying(t.stampedFailure()),
+		"@crashed", t.burying(crashed),
+		"@returned", t.returned(),
+		"@revived", t.revived(),
+		"@back", t.back(),
+		"@freeback", backIsFree,
 	}
 	words = append(words, t.joinWords()...)
 	holder := strings.NewReplacer(words...).Replace(t.heldBy())
@@ -101,34 +117,6 @@ func widest(sqlType string) string {
 
 // escape keeps the expander's hands off what stands in a text already.
 func escape(sql string) string { return strings.ReplaceAll(sql, "@", "@@") }
-
-// pending is the mark's say alone: the mark wins over whatever failures holds.
-func (t *Table) pending(alias string) string {
-	s := alias + "." + quote(t.names.publishedAt) + " IS NULL"
-	if t.names.deadAt != "" {
-		s += " AND " + alias + "." + quote(t.names.deadAt) + " IS NULL"
-	}
-	return s
-}
-
-// mark begins the statement that settles rows which were delivered, up to whatever names them.
-func (t *Table) mark(rel string) string {
-	if t.Deletes() {
-		return "DELETE FROM " + rel + " o USING"
-	}
-	return "UPDATE " + rel + " o SET " + quote(t.names.publishedAt) + " = now() FROM"
-}
-
-// Deletes says that rows which were delivered are deleted.
-func (t *Table) Deletes() bool { return t.cfg.OnPublished == config.PublishedDelete }
-
-// deadMark is the column that takes a dead row out of the pending set.
-func (t *Table) deadMark() string {
-	if t.names.deadAt != "" {
-		return t.names.deadAt
-	}
-	return t.names.publishedAt
-}
 
 // due is true for rows that no producer deferred, or whose time has come. Infinity never comes.
 func (t *Table) due(alias string) string {

@@ -66,6 +66,7 @@ WITH ` + found + ` AS MATERIALIZED (
 		run = fmt.Sprintf("CASE WHEN c.okey IS NULL OR c.line IS NULL THEN 1 ELSE row_number() OVER (PARTITION BY c.okey, c.line ORDER BY %s) END", t.list("c.k%d"))
 		cut = fmt.Sprintf("(g.okey IS NULL OR (%s) < (%s))", t.list("c.k%d"), t.list("g.k%d"))
 	}
+	won, version := t.won()
 	fmt.Fprintf(&b, `ok AS MATERIALIZED (
 	SELECT c.*, row_number() OVER (PARTITION BY c.dest ORDER BY %[1]s) AS nth, sum(c.size) OVER (ORDER BY %[1]s) AS total, %[6]s AS run
 	  FROM %[2]s WHERE %[3]s),
@@ -81,16 +82,17 @@ fix AS (
 	    ON CONFLICT (outbox, row_id) DO UPDATE SET generation = excluded.generation, next_attempt_at = now(), dead_at = NULL, uncertain = false,
 	       attempts = CASE WHEN f.dead_at IS NULL THEN f.attempts ELSE 0 END, unknowns = CASE WHEN f.dead_at IS NULL THEN f.unknowns ELSE 0 END,
 	       crashes = CASE WHEN f.dead_at IS NULL THEN f.crashes ELSE 0 END, reason = '', detail = ''
-	RETURNING f.row_id, f.generation),
+	RETURNING f.row_id, f.generation),%[10]s
 c AS (
 	INSERT INTO pgrelay.claims (outbox, instance, epoch, ids, alone)
-	SELECT @name, $2, $7, array_agg(p.id::text ORDER BY %[4]s), $5 FROM picked p HAVING count(*) > 0
+	SELECT @name, $2, $7, array_agg(p.id::text ORDER BY %[4]s), $5 FROM %[11]s HAVING count(*) > 0
 	RETURNING id)
-SELECT c.id, p.id::text, p.version, %[9]s, p.line IS NOT NULL, p.okey, p.event_id::text, coalesce(p.kind::text, ''), %[5]s,
+SELECT c.id, p.id::text, %[12]s, p.version, %[9]s, p.line IS NOT NULL, p.okey, p.event_id::text, coalesce(p.kind::text, ''), %[5]s,
        CASE WHEN p.stale THEN 0 ELSE p.attempts END, CASE WHEN p.stale THEN 0 ELSE p.unknowns END, CASE WHEN p.stale THEN 0 ELSE p.crashes END,
        coalesce(x.generation, p.generation, 0), p.had OR x.row_id IS NOT NULL, p.size, p.recorded, p.age, now()::text
-  FROM picked p CROSS JOIN c LEFT JOIN fix x ON x.row_id = p.id::text
- ORDER BY %[4]s`, t.list("c.k%d"), from, cut, t.list("p.k%d"), contentText(t), run, lineRun, recordedColumn(t), route)
+  FROM %[11]s CROSS JOIN c LEFT JOIN fix x ON x.row_id = p.id::text
+ ORDER BY %[4]s`, t.list("c.k%d"), from, cut, t.list("p.k%d"), contentText(t), run, lineRun, recordedColumn(t), route,
+		escape(t.writing()), escape(won), version)
 	return b.String()
 }
 
@@ -140,7 +142,7 @@ func gapProbes(t *Table) []string {
 	walk := func(conditions, order string) string {
 		return fmt.Sprintf(`
 		SELECT %s FROM @outbox p
-		 WHERE @p.key = h.nkey AND @p.pending AND %s AND @p.line = h.line
+		 WHERE @p.key = h.nkey AND @p.unsettled AND %s AND @p.line = h.line
 		   AND (%s) < (%s) AND @p.id NOT IN (SELECT id FROM cand) ORDER BY %s`,
 			aliased(t, "p"), conditions, t.list("p.%s"), t.list("h.k%d"), order)
 	}
@@ -255,7 +257,7 @@ const answersSQL = `
 SELECT i.id,
        CASE WHEN @o.id IS NULL THEN
                  CASE WHEN i.xid IS NULL OR pg_visible_in_snapshot(i.wide::text::xid8, s.snap) THEN 'gone' ELSE 'early' END
-            WHEN NOT (@o.pending) THEN 'settled'
+            WHEN (@o.pending) IS NOT TRUE THEN 'settled'
             WHEN NOT (@o.due) THEN 'deferred'
             WHEN NOT @isready THEN 'unready'
             WHEN f.dead_at IS NULL AND f.next_attempt_at > now() THEN 'waiting'

@@ -47,9 +47,9 @@ DELETE FROM pgrelay.failures f
  WHERE f.outbox = @name AND f.row_id = ANY (ARRAY(
        SELECT f.row_id FROM pgrelay.failures f
         WHERE f.outbox = @name AND f.dead_at IS NULL AND f.next_attempt_at <= now()
-          AND NOT EXISTS (SELECT FROM @outbox o WHERE @o.id = f.row_id::@keytype AND @o.pending) LIMIT ` + fmt.Sprint(LookSize) + `))
+          AND NOT EXISTS (SELECT FROM @outbox o WHERE @o.id = f.row_id::@keytype AND @o.unsettled) LIMIT ` + fmt.Sprint(LookSize) + `))
    AND f.dead_at IS NULL AND f.next_attempt_at <= now()
-   AND NOT EXISTS (SELECT FROM @outbox o WHERE @o.id = f.row_id::@keytype AND @o.pending)`),
+   AND NOT EXISTS (SELECT FROM @outbox o WHERE @o.id = f.row_id::@keytype AND @o.unsettled)`),
 		nextDue: x.Replace(`
 SELECT extract(epoch FROM least(
        (SELECT min(f.next_attempt_at) FROM pgrelay.failures f WHERE f.outbox = @name AND f.dead_at IS NULL AND f.next_attempt_at > now()),

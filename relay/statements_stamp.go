@@ -23,18 +23,18 @@ given AS MATERIALIZED (
 seen AS MATERIALIZED (
 	SELECT @o.id::text AS id FROM @outbox o WHERE @o.id = ANY ($2::text[]::@keys) AND (SELECT count(*) FROM own) > 0),
 locked AS MATERIALIZED (
-	SELECT @o.id AS k, @o.id::text AS id, o.xmin::text AS version, @o.pending AS pending, @o.key::text AS okey@event FROM @outbox o
+	SELECT @o.id AS k, @o.id::text AS id, o.xmin::text AS version, @o.unsettled AS pending, @o.key::text AS okey@event FROM @outbox o
 	 WHERE @o.id = ANY ($2::text[]::@keys) AND (SELECT count(*) FROM own) > 0
 	   FOR NO KEY UPDATE OF o SKIP LOCKED),
 taken AS MATERIALIZED (
 	SELECT g.*, l.k, l.pending, l.okey, l.version = g.version AS same FROM given g
 	  LEFT JOIN locked l USING (id) LEFT JOIN seen s USING (id)
-	 WHERE g.outcome = 'back' OR l.k IS NOT NULL OR s.id IS NULL),
+	 WHERE @freebackl.k IS NOT NULL OR s.id IS NULL),
 marked AS (
 	@mark taken t
-	 WHERE @o.id = t.k AND t.same AND t.pending AND t.outcome = 'delivered')@stamped@dropping,
+	 WHERE @o.id = t.k AND t.same AND t.pending AND t.outcome = 'delivered')@stamped@dropping@returned,
 buried AS (
-	UPDATE @outbox o SET @dead = now() FROM taken t
+	UPDATE @outbox o SET @burying FROM taken t
 	 WHERE @o.id = t.k AND t.same AND t.pending AND t.outcome IN ('dead', 'uncertain')),
 healed AS (
 	DELETE FROM pgrelay.failures f USING taken t
@@ -65,19 +65,20 @@ SELECT g.id, CASE WHEN t.id IS NULL THEN 'locked' WHEN t.k IS NULL THEN CASE WHE
   FROM given g LEFT JOIN taken t USING (claim, id)`
 
 // rescueSQL marks what is known to be delivered although its claims row is gone: an asynchronous commit that a server
-// crash took back. Only while nobody but this instance has led since the claim. $1 ids, $2 versions, $3 instance, $4 its last epoch.
+// crash took back. Only while nobody but this instance has led since the claim. $1 ids, $2 versions, $3 instance, $4 its last epoch,
+// $5 the versions that the claims found: where a claim wrote the row, that has been taken back as well.
 // It returns what is marked now, by itself or by an earlier stamp whose reply was lost.
 const rescueSQL = `
 WITH locked AS MATERIALIZED (
-	SELECT @o.id AS k, @o.id::text AS id@event FROM @outbox o JOIN unnest($1::text[], $2::text[]) AS g(id, version) ON @o.id = g.id::@keytype
-	 WHERE o.xmin::text = g.version AND @o.pending
+	SELECT @o.id AS k, @o.id::text AS id@event FROM @outbox o JOIN unnest($1::text[], $2::text[], $5::text[]) AS g(id, version, found) ON @o.id = g.id::@keytype
+	 WHERE (o.xmin::text = g.version AND @o.unsettled OR o.xmin::text = g.found AND @o.pending)
 	   AND EXISTS (SELECT FROM pgrelay.leader l WHERE l.instance = $3 AND l.epoch = $4)
 	   FOR NO KEY UPDATE OF o SKIP LOCKED),
 marked AS (@mark locked l WHERE @o.id = l.k)@rescued,
 healed AS (DELETE FROM pgrelay.failures f USING locked l WHERE f.outbox = @name AND f.row_id = l.id)
 SELECT id FROM locked
  UNION ALL
-SELECT @o.id::text FROM @outbox o WHERE @o.id = ANY ($1::text[]::@keys) AND NOT (@o.pending)
+SELECT @o.id::text FROM @outbox o WHERE @o.id = ANY ($1::text[]::@keys) AND (@o.unsettled) IS NOT TRUE
    AND EXISTS (SELECT FROM pgrelay.leader l WHERE l.instance = $3 AND l.epoch = $4)`
 
 // releaseSQL takes up the rows of a dead process. $1 ids, $2 alone, $3 claims and $5 their leads (the rows locked by a statement before this
@@ -90,18 +91,20 @@ WITH given AS MATERIALIZED (
 	  FROM unnest($1::text[], $2::bool[], $3::bigint[], $5::bigint[]) AS g(id, alone, claim, epoch) GROUP BY g.id),
 hit AS MATERIALIZED (
 	SELECT @o.id AS k, g.*, @o.event_id AS event_id, @o.kindalone AS kind, @o.holds AS holds, @o.key::text AS okey,
-	       g.alone AND CASE WHEN f.dead_at IS NULL THEN coalesce(f.attempts, 0) ELSE 0 END + 1 >= $4 AS dies
+	       CASE WHEN f.dead_at IS NULL THEN coalesce(f.attempts, 0) ELSE 0 END + g.alone::int AS attempts,
+	       g.alone AND CASE WHEN f.dead_at IS NULL THEN coalesce(f.attempts, 0) ELSE 0 END + 1 >= $4 AS dies,
+	       CASE WHEN g.alone THEN 'the relay died while this row alone was in flight' ELSE 'the relay died while this row was in flight with others' END AS detail
 	  FROM given g JOIN @outbox o ON @o.id = g.id::@keytype
 	  LEFT JOIN pgrelay.failures f ON f.outbox = @name AND f.row_id = g.id
-	 WHERE @o.pending FOR NO KEY UPDATE OF o SKIP LOCKED),
-buried AS (UPDATE @outbox o SET @dead = now() FROM hit h WHERE @o.id = h.k AND h.dies),
+	 WHERE @o.unsettled FOR NO KEY UPDATE OF o SKIP LOCKED),
+buried AS (UPDATE @outbox o SET @crashed FROM hit h WHERE @o.id = h.k AND h.dies)@revived,
 counted AS (
 	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, crashes, attempts, next_attempt_at, dead_at,
 	       holds_to, holds_key, claim, epoch, reason, detail)
 	SELECT @name, h.id, coalesce(h.event_id::text, ''), coalesce(h.kind::text, ''), 1, h.alone::int,
 	       CASE WHEN NOT h.dies THEN now() END, CASE WHEN h.dies THEN now() END,
 	       CASE WHEN h.dies AND h.okey IS NOT NULL THEN h.holds END, CASE WHEN h.dies AND h.holds IS NOT NULL THEN h.okey END, h.claim, h.epoch,
-	       'crashed', CASE WHEN h.alone THEN 'the relay died while this row alone was in flight' ELSE 'the relay died while this row was in flight with others' END
+	       'crashed', h.detail
 	  FROM hit h
 	    ON CONFLICT (outbox, row_id) DO UPDATE SET attempts = f.attempts + excluded.attempts, crashes = f.crashes + 1,
 	       next_attempt_at = excluded.next_attempt_at, dead_at = excluded.dead_at, holds_to = excluded.holds_to, holds_key = excluded.holds_key,
@@ -109,3 +112,10 @@ counted AS (
 	       reason = excluded.reason, detail = excluded.detail
 	 WHERE (f.claim, f.epoch) IS DISTINCT FROM (excluded.claim, excluded.epoch))
 SELECT h.id, coalesce(h.kind::text, ''), h.dies FROM hit h`
+
+// giveUpSQL sets back rows of a table with a status that a claim of this instance has taken and nobody knows of, as its reply was
+// lost. $1 ids. One that somebody has locked is left to the sweep.
+const giveUpSQL = `
+WITH lost AS MATERIALIZED (
+	SELECT @o.id AS k FROM @outbox o WHERE @o.id = ANY ($1::text[]::@keys) AND @o.processing FOR NO KEY UPDATE OF o SKIP LOCKED)
+UPDATE @outbox o SET @back FROM lost l WHERE @o.id = l.k`

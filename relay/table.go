@@ -60,12 +60,6 @@ type Sink struct {
 	Addressed bool
 }
 
-// mapping holds the table's names for ours, unquoted; empty where the table has no such column.
-type mapping struct {
-	id, publishedAt, deadAt, eventID, eventType, orderingKey string
-	payload, headers, availableAt, createdAt                 string
-}
-
 // TableError says what is wrong with an outbox table and how to mend it.
 type TableError struct {
 	Table  string
@@ -93,9 +87,12 @@ func OpenTable(ctx context.Context, conn *pgx.Conn, cfg config.Outbox, sinks []S
 	if err != nil {
 		return nil, err
 	}
-	problems := t.mapColumns(cfg.Columns)
+	problems := t.mapColumns(cfg)
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
+	}
+	if problems, err := t.tryStatus(ctx, conn); len(problems) > 0 || err != nil {
+		return nil, errors.Join(append(problems, err)...)
 	}
 	if problem, err := t.readJoin(ctx, conn); problem != nil || err != nil {
 		return nil, errors.Join(problem, err)
@@ -108,6 +105,9 @@ func OpenTable(ctx context.Context, conn *pgx.Conn, cfg config.Outbox, sinks []S
 	}
 	problems = append(problems, t.route(sinks)...)
 	problems = append(problems, t.checkKey(keys)...)
+	if problem := t.checkRetention(keys); problem != nil {
+		problems = append(problems, problem)
+	}
 	if t.builder, err = newBuilder(t.Name, cfg.Routes, t.fields(), t.IDColumn); err != nil {
 		problems = append(problems, &TableError{t.Name, strings.ReplaceAll(err.Error(), "\n", "; "), "its columns are " + columnList(t.fields())})
 	} else {
@@ -159,17 +159,21 @@ type keyFacts struct {
 	indexed  map[string]bool // leading column of a valid index
 	unique   map[string]bool // alone unique
 	sequence map[string]bool // identity, or default nextval
+	leading  map[string]bool // leading column of a valid index that may be partial
 }
 
 func (t *Table) readColumns(ctx context.Context, conn *pgx.Conn) (keyFacts, error) {
-	facts := keyFacts{map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	facts := keyFacts{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
 	rows, err := conn.Query(ctx, `
-		SELECT a.attname, pg_catalog.format_type(b.oid, -1), a.attnotnull,
+		SELECT a.attname, pg_catalog.format_type(b.oid, -1), pg_catalog.format_type(a.atttypid, a.atttypmod),
+		       (SELECT t.typtype = 'e' FROM pg_catalog.pg_type t WHERE t.oid = b.oid), a.attnotnull,
+		       a.attgenerated = '' AND a.attidentity <> 'a' AND has_column_privilege(a.attrelid, a.attnum, 'UPDATE'),
 		       a.attidentity <> '' OR coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%', false),
 		       EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = a.attrelid AND i.indisvalid
 		                  AND i.indkey[0] = a.attnum AND i.indpred IS NULL),
 		       EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = a.attrelid AND i.indisvalid AND i.indisunique
-		                  AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum AND i.indpred IS NULL)
+		                  AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum AND i.indpred IS NULL),
+		       EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = a.attrelid AND i.indisvalid AND i.indkey[0] = a.attnum)
 		  FROM pg_catalog.pg_attribute a
 		 CROSS JOIN LATERAL ( -- the type under any domains
 		       WITH RECURSIVE base(oid, under) AS (
@@ -182,10 +186,10 @@ func (t *Table) readColumns(ctx context.Context, conn *pgx.Conn) (keyFacts, erro
 		return facts, fmt.Errorf("reading columns of %s: %w", t.Name, err)
 	}
 	var c Column
-	var sequence, indexed, unique bool
-	_, err = pgx.ForEachRow(rows, []any{&c.Name, &c.Type, &c.NotNull, &sequence, &indexed, &unique}, func() error {
+	var sequence, indexed, unique, leading bool
+	_, err = pgx.ForEachRow(rows, []any{&c.Name, &c.Type, &c.Declared, &c.Enum, &c.NotNull, &c.Written, &sequence, &indexed, &unique, &leading}, func() error {
 		t.Columns = append(t.Columns, c)
-		facts.sequence[c.Name], facts.indexed[c.Name], facts.unique[c.Name] = sequence, indexed, unique
+		facts.sequence[c.Name], facts.indexed[c.Name], facts.unique[c.Name], facts.leading[c.Name] = sequence, indexed, unique, leading
 		return nil
 	})
 	if err != nil {
@@ -194,77 +198,12 @@ func (t *Table) readColumns(ctx context.Context, conn *pgx.Conn) (keyFacts, erro
 	return facts, nil
 }
 
-// mapColumns resolves our column names to the table's and joins what is missing.
-func (t *Table) mapColumns(c config.Columns) (problems []error) {
-	for _, m := range []struct {
-		key, given string
-		to         *string
-		required   bool
-	}{
-		{"id", c.ID, &t.names.id, true},
-		{"published_at", c.PublishedAt, &t.names.publishedAt, true},
-		{"dead_at", c.DeadAt, &t.names.deadAt, false},
-		{"event_id", c.EventID, &t.names.eventID, false},
-		{"event_type", c.EventType, &t.names.eventType, false},
-		{"ordering_key", c.OrderingKey, &t.names.orderingKey, false},
-		{"payload", c.Payload, &t.names.payload, false},
-		{"headers", c.Headers, &t.names.headers, false},
-		{"available_at", c.AvailableAt, &t.names.availableAt, false},
-		{"created_at", c.CreatedAt, &t.names.createdAt, false},
-	} {
-		name := m.given
-		if name == "" {
-			name = m.key
-		}
-		c, ok := t.column(name)
-		isTime := m.to != &t.names.createdAt || slices.Contains(timeTypes, c.Type)
-		if ok && isTime {
-			*m.to = name
-			continue
-		}
-		switch {
-		case ok && m.given != "":
-			problems = append(problems, &TableError{t.Name, fmt.Sprintf("columns.%s: %q is of type %s, not a time", m.key, name, c.Type),
-				"name a column of one of these types: " + strings.Join(timeTypes, ", ")})
-		case m.given != "":
-			problems = append(problems, &TableError{t.Name, fmt.Sprintf("columns.%s: there is no column %q", m.key, name),
-				"its columns are " + columnList(t.Columns)})
-		case m.required:
-			problems = append(problems, &TableError{t.Name, fmt.Sprintf("there is no column %q", name),
-				fmt.Sprintf("map it with columns: {%s: …}; its columns are %s", m.key, columnList(t.Columns))})
-		}
-	}
-	for _, name := range t.cfg.OrderBy {
-		if _, ok := t.column(name); !ok {
-			problems = append(problems, &TableError{t.Name, fmt.Sprintf("order_by: there is no column %q", name),
-				"its columns are " + columnList(t.Columns)})
-		}
-	}
-	t.orderBy = t.cfg.OrderBy
-	if len(t.orderBy) == 1 && t.orderBy[0] == t.names.id {
-		t.orderBy = nil
-	}
-	t.IDColumn, _ = t.column(t.names.id)
-	return problems
-}
-
-// timeTypes are those of a column that is read as a time.
-var timeTypes = []string{"timestamp with time zone", "timestamp without time zone", "date"}
-
 func (t *Table) column(name string) (Column, bool) {
 	i := slices.IndexFunc(t.Columns, func(c Column) bool { return c.Name == name })
 	if i < 0 {
 		return Column{}, false
 	}
 	return t.Columns[i], true
-}
-
-func columnList(columns []Column) string {
-	names := make([]string, len(columns))
-	for i, c := range columns {
-		names[i] = c.Name
-	}
-	return strings.Join(names, ", ")
 }
 
 // route resolves the routes' destinations and decides which of them keep order.

@@ -28,6 +28,9 @@ func withBody(to string, order string) []config.Route {
 	return []config.Route{{Kind: "*", To: to, Body: "{{.body}}", Order: order}}
 }
 
+// ownStatus is the status column that a table is likely to have.
+var ownStatus = config.Status{Column: "status", Pending: "PENDING", Processing: "PROCESSING", Published: "PUBLISHED", Dead: "FAILED"}
+
 var outboxKinds = []outboxKind{
 	{
 		name:    "our own",
@@ -92,6 +95,55 @@ var outboxKinds = []outboxKind{
 		outbox:  config.Outbox{Table: "public.fleeting", OnPublished: config.PublishedDelete, Routes: withBody("fifo", "")},
 		insert:  `INSERT INTO public.fleeting (body, ordering_key) VALUES ($1, $2) RETURNING id::text`,
 		pending: `SELECT count(*)::text FROM public.fleeting WHERE published_at IS NULL AND dead_at IS NULL`, ordered: true, dead: true, deletes: true,
+	},
+	{
+		name: "status as text",
+		ddl: []string{`CREATE TABLE public.statused (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, event_id uuid UNIQUE DEFAULT gen_random_uuid(), event_type text DEFAULT 'x', ordering_key text, payload jsonb,
+			status text NOT NULL DEFAULT 'PENDING' CHECK (status IN ('PENDING', 'PROCESSING', 'PUBLISHED', 'FAILED', 'CANCELLED')), claimed_at timestamptz, created_at timestamptz DEFAULT now())`},
+		outbox:  config.Outbox{Table: "public.statused", Status: ownStatus, Routes: []config.Route{{Kind: "*", To: "fifo"}}},
+		insert:  `INSERT INTO public.statused (payload, ordering_key) VALUES (to_jsonb($1::text), $2) RETURNING id::text`,
+		pending: `SELECT count(*)::text FROM public.statused WHERE status IN ('PENDING', 'PROCESSING')`, ordered: true, dead: true,
+	},
+	{
+		name: "status as an enum, with published_at",
+		ddl: []string{`CREATE TYPE public."State @dead" AS ENUM ('new @o.id', 'busy', 'sent', 'it''s \\broken')`,
+			`CREATE TABLE public.states (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), ordering_key text, body text, nth bigint GENERATED ALWAYS AS IDENTITY, "State @mark" public."State @dead" DEFAULT 'new @o.id', sent_at timestamp, dead_at timestamptz, touched timestamptz NOT NULL DEFAULT now())`},
+		outbox: config.Outbox{Table: "public.states", OrderBy: []string{"nth"}, Columns: config.Columns{PublishedAt: "sent_at", UpdatedAt: "touched"}, Routes: withBody("fifo", ""),
+			Status: config.Status{Column: "State @mark", Pending: "new @o.id", Processing: "busy", Published: "sent", Dead: `it's \\broken`}},
+		insert:  `INSERT INTO public.states (body, ordering_key) VALUES ($1, $2) RETURNING id::text`,
+		pending: `SELECT count(*)::text FROM public.states WHERE "State @mark" IN ('new @o.id', 'busy') AND sent_at IS NULL AND dead_at IS NULL`, ordered: true, dead: true,
+	},
+	{
+		name: "status as a code, with all written columns",
+		ddl: []string{`CREATE TABLE public.coded (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, event_id uuid UNIQUE DEFAULT gen_random_uuid(), ordering_key text, body text, state smallint DEFAULT 0, available_at timestamptz,
+			attempts smallint NOT NULL DEFAULT 0, next_attempt_at timestamptz NOT NULL DEFAULT now(), last_error varchar(8) NOT NULL DEFAULT '', claimed_at timestamptz, updated_at timestamptz)`},
+		outbox: config.Outbox{Table: "public.coded", Routes: withBody("fifo", ""),
+			Status: config.Status{Column: "state", Pending: "0", Processing: "1", Published: "2", Dead: "-1"}},
+		insert:  `INSERT INTO public.coded (body, ordering_key) VALUES ($1, $2) RETURNING id::text`,
+		pending: `SELECT count(*)::text FROM public.coded WHERE state IN (0, 1)`, ordered: true, dead: true,
+	},
+	{
+		name: "status, partitioned by it",
+		ddl: []string{`CREATE TABLE public.filed (id bigint GENERATED ALWAYS AS IDENTITY, event_id uuid DEFAULT gen_random_uuid(), ordering_key text, body text, status varchar(12) DEFAULT 'PENDING', claimed_at timestamptz, PRIMARY KEY (id, status)) PARTITION BY LIST (status)`,
+			`CREATE TABLE public.filed_open PARTITION OF public.filed FOR VALUES IN ('PENDING', 'PROCESSING')`, `CREATE TABLE public.filed_done PARTITION OF public.filed DEFAULT`},
+		outbox:  config.Outbox{Table: "public.filed", Status: ownStatus, Routes: withBody("fifo", "")},
+		insert:  `INSERT INTO public.filed (body, ordering_key) VALUES ($1, $2) RETURNING id::text`,
+		pending: `SELECT count(*)::text FROM public.filed_open`, ordered: true, dead: true,
+	},
+	{
+		name:    "status, deleted when published",
+		ddl:     []string{`CREATE TABLE public.passing (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), body text, status char(12) DEFAULT 'PENDING', updated_at timestamp)`},
+		outbox:  config.Outbox{Table: "public.passing", Status: ownStatus, OnPublished: config.PublishedDelete, Routes: withBody("queue", "")},
+		insert:  `INSERT INTO public.passing (body) SELECT $1 WHERE $2 <> '' RETURNING id::text`,
+		pending: `SELECT count(*)::text FROM public.passing WHERE status IN ('PENDING', 'PROCESSING')`, dead: true, deletes: true,
+	},
+	{
+		name: "written columns beside published_at",
+		ddl: []string{`CREATE TABLE public.watched (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, event_id uuid UNIQUE DEFAULT gen_random_uuid(), ordering_key text, body text, published_at timestamptz,
+			tries bigint, next_attempt_at timestamp, last_error text, claimed_at timestamptz)`},
+		outbox:  config.Outbox{Table: "public.watched", Columns: config.Columns{Attempts: "tries"}, Routes: withBody("fifo", "")},
+		insert:  `INSERT INTO public.watched (body, ordering_key) VALUES ($1, $2) RETURNING id::text`,
+		pending: `SELECT count(*)::text FROM public.watched WHERE published_at IS NULL`, ordered: true,
 	},
 	{
 		name:    "small integers without kinds",

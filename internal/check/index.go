@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -74,26 +75,71 @@ func judgeIndexes(name string, f outboxFacts) (lines []Line) {
 }
 
 // serves says whether the planner can use an index where one is wanted: it begins with the columns, holds pending rows only,
-// and its predicate says nothing that the statement doesn't.
+// and its predicate says nothing that the statement doesn't. One that begins with the status may hold all rows.
 func serves(ix index, want relay.Index) bool {
-	if len(ix.Columns) < want.Leading || !slices.Equal(ix.Columns[:want.Leading], want.Columns[:want.Leading]) {
+	columns, tests := ix.Columns, conjuncts(ix.Predicate)
+	restricts := func(test string) bool { return implies(want.Where[0], test) }
+	if mark, ok := readStatus(want.Where[0]); ok && len(mark.values) == 1 && len(columns) > 0 && columns[0] == mark.column {
+		columns, restricts = columns[1:], func(string) bool { return true }
+	}
+	if len(columns) < want.Leading || !slices.Equal(columns[:want.Leading], want.Columns[:want.Leading]) {
 		return false
 	}
-	tests := conjuncts(ix.Predicate)
-	return slices.Contains(tests, want.Where[0]) &&
-		!slices.ContainsFunc(tests, func(test string) bool { return !slices.Contains(want.Where, test) })
+	return slices.ContainsFunc(tests, restricts) && !slices.ContainsFunc(tests, func(test string) bool {
+		return test != "" && !slices.ContainsFunc(want.Where, func(asked string) bool { return implies(asked, test) })
+	})
 }
 
-// conjuncts are the tests of a predicate with their columns unquoted. What is more than tests joined by AND comes out as
-// something that no statement asks for.
+// implies says that a row which passes one test passes another: the same, or one of a status that allows more values.
+func implies(asked, test string) bool {
+	a, ok := readStatus(asked)
+	b, also := readStatus(test)
+	if !ok || !also {
+		return asked == test
+	}
+	return a.column == b.column && !slices.ContainsFunc(a.values, func(v string) bool { return !slices.Contains(b.values, v) })
+}
+
+// status is the test of a column against literals.
+type status struct {
+	column string
+	values []string
+}
+
+var (
+	// As conjuncts leave it, the column perhaps cast: status)::text = 'A'::text.
+	comparison = regexp.MustCompile(`^(.+?)\)?(?:::[\w ]+)? (?:= |IN \()(.*)$`)
+	// A literal, or the name of a type behind it.
+	literal = regexp.MustCompile(`'((?:[^']|'')*)'|::(?:"(?:[^"]|"")*"|\w+)(?:\.(?:"(?:[^"]|"")*"|\w+))?|(-?\d+)`)
+)
+
+// readStatus reads such a test, as relay writes it or as the server prints it.
+func readStatus(test string) (s status, ok bool) {
+	m := comparison.FindStringSubmatch(test)
+	if m == nil || strings.Contains(test, ") OR (") {
+		return s, false
+	}
+	s.column = m[1]
+	for _, l := range literal.FindAllStringSubmatch(m[2], -1) {
+		if !strings.HasPrefix(l[0], "::") {
+			s.values = append(s.values, strings.ReplaceAll(l[1], "''", "'")+l[2])
+		}
+	}
+	return s, len(s.values) > 0
+}
+
+// conjuncts are the tests of a predicate with their columns unquoted; an empty one of no predicate. What is more than tests joined by
+// AND comes out as something that no statement asks for.
 func conjuncts(predicate string) []string {
 	var tests []string
 	for test := range strings.SplitSeq(predicate, ") AND (") {
 		test = strings.Trim(test, "()")
-		if end := strings.LastIndexByte(test, '"'); strings.HasPrefix(test, `"`) && end > 0 {
-			test = strings.ReplaceAll(test[1:end], `""`, `"`) + test[end+1:]
+		if m := quotedColumn.FindStringSubmatch(test); m != nil {
+			test = strings.ReplaceAll(m[1], `""`, `"`) + m[2]
 		}
 		tests = append(tests, test)
 	}
 	return tests
 }
+
+var quotedColumn = regexp.MustCompile(`^"((?:[^"]|"")*)"(.*)$`)

@@ -128,7 +128,7 @@ const outboxSQL = `SELECT array_cat(
 func readOutbox(ctx context.Context, conn *pgx.Conn, t *relay.Table) (outboxFacts, error) {
 	f := outboxFacts{Name: t.Name, Wanted: t.Indexes()}
 	rights := []string{"SELECT"}
-	if t.Deletes() {
+	if t.Deletes() || t.Retention() > 0 {
 		rights = append(rights, "DELETE")
 	}
 	err := conn.QueryRow(ctx, outboxSQL, t.OID, t.Marks(), t.IDColumn.Name, rights).Scan(&f.Lacks, &f.Hidden, &f.Sequence, &f.Cache)

@@ -38,7 +38,8 @@ func (a *app) explain(ctx context.Context, table, id string, asJSON bool) error 
 			return err
 		}
 		e, err := t.Explain(ctx, s.conn, id, relay.Surroundings{
-			MaxAttempts: s.cfg.Relay.Retry.MaxAttempts, Interval: time.Duration(s.cfg.Poller.Interval), Running: askRunning(ctx, s.cfg.HTTP.Addr),
+			MaxAttempts: s.cfg.Relay.Retry.MaxAttempts, Interval: time.Duration(s.cfg.Poller.Interval),
+			ClaimTimeout: time.Duration(s.cfg.Relay.ClaimTimeout), SweepInterval: time.Duration(s.cfg.Poller.SweepInterval), Running: askRunning(ctx, s.cfg.HTTP.Addr),
 		})
 		if err != nil {
 			return err

@@ -89,7 +89,7 @@ func (a *app) relay(ctx context.Context, cfg *config.Config, conn *pgx.ConnConfi
 	})
 	p := poller.New(poller.Config{
 		Conn: conn, Interval: time.Duration(cfg.Poller.Interval), SweepInterval: time.Duration(cfg.Poller.SweepInterval),
-		Retention: time.Duration(cfg.Retention.Published), Ledger: time.Duration(cfg.Retention.Ledger), Tables: tables, Registerer: registry, Log: log,
+		ClaimTimeout: time.Duration(cfg.Relay.ClaimTimeout), Ledger: time.Duration(cfg.Retention.Ledger), Tables: tables, Registerer: registry, Log: log,
 	}, r)
 	r.SetLooker(p)
 	server.Watch(r, func() any { return r.State() })

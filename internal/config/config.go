@@ -37,10 +37,12 @@ type Replication struct {
 
 // Relay is what claim, publish and stamp are bounded by.
 type Relay struct {
-	BatchSize        int      `yaml:"batch_size"`
-	MaxInFlightBytes Size     `yaml:"max_in_flight_bytes"`
-	ShutdownTimeout  Duration `yaml:"shutdown_timeout"`
-	Retry            Retry    `yaml:"retry"`
+	BatchSize        int  `yaml:"batch_size"`
+	MaxInFlightBytes Size `yaml:"max_in_flight_bytes"`
+	// ClaimTimeout is how long somebody else's claim of a row of a table with a status is left alone.
+	ClaimTimeout    Duration `yaml:"claim_timeout"`
+	ShutdownTimeout Duration `yaml:"shutdown_timeout"`
+	Retry           Retry    `yaml:"retry"`
 }
 
 // Retry is the backoff of a row: min(Max, Initial·Multiplierⁿ) ± Jitter, clamped to Max.
@@ -58,7 +60,7 @@ type Poller struct {
 	SweepInterval Duration `yaml:"sweep_interval"`
 }
 
-// Retention says how long settled rows of pgrelay.outbox_events stay; zero is for ever.
+// Retention says how long settled rows of pgrelay.outbox_events stay, unless its outbox says otherwise; zero is for ever.
 type Retention struct {
 	Published Duration `yaml:"published"`
 	// Ledger is how long events stay in the outboxes' ledgers.
@@ -107,6 +109,7 @@ type Pause struct {
 type Outbox struct {
 	Table   string   `yaml:"table"`
 	Columns Columns  `yaml:"columns"`
+	Status  Status   `yaml:"status"`   // zero: published_at is the mark
 	OrderBy []string `yaml:"order_by"` // ascending; empty: the key
 	// Ledger is a table of the event ids that were published; empty: none.
 	Ledger string `yaml:"ledger"`
@@ -118,10 +121,12 @@ type Outbox struct {
 	Ready  string  `yaml:"ready"`
 	Kind   RowKind `yaml:"kind"`
 	// OnMalformed says what becomes of a row that has no message; Set are SQL assignments beside the stamp.
-	OnMalformed string  `yaml:"on_malformed"` // dead_letter | stamp
-	Set         string  `yaml:"set"`
-	OnPublished string  `yaml:"on_published"` // stamp | delete
-	Routes      []Route `yaml:"routes"`
+	OnMalformed string `yaml:"on_malformed"` // dead_letter | stamp
+	Set         string `yaml:"set"`
+	OnPublished string `yaml:"on_published"` // stamp | delete
+	// Retention is how long settled rows stay; zero is for ever. That of pgrelay.outbox_events is Config.Retention's where it is not given.
+	Retention Duration `yaml:"retention"`
+	Routes    []Route  `yaml:"routes"`
 	// Line is where the outbox stands in the file, for later errors.
 	Line int `yaml:"-"`
 }
@@ -149,8 +154,17 @@ type RowKind struct {
 	Column   string `yaml:"column"`
 }
 
+// Status is a column that says how far a row is, and its values.
+type Status struct {
+	Column     string `yaml:"column"`
+	Pending    string `yaml:"pending"`
+	Processing string `yaml:"processing"`
+	Published  string `yaml:"published"`
+	Dead       string `yaml:"dead"`
+}
+
 // Columns maps our names to the table's bare names. Empty is the same name where
-// the table has it; all but ID and PublishedAt may be absent from the table.
+// the table has it; all but ID and, without a status, PublishedAt may be absent from the table.
 type Columns struct {
 	ID          string `yaml:"id"`
 	PublishedAt string `yaml:"published_at"`
@@ -162,6 +176,12 @@ type Columns struct {
 	Headers     string `yaml:"headers"`
 	AvailableAt string `yaml:"available_at"`
 	CreatedAt   string `yaml:"created_at"`
+	UpdatedAt   string `yaml:"updated_at"` // of a table with a status
+	// What follows is only written.
+	Attempts      string `yaml:"attempts"`
+	NextAttemptAt string `yaml:"next_attempt_at"`
+	LastError     string `yaml:"last_error"`
+	ClaimedAt     string `yaml:"claimed_at"`
 }
 
 // Route sends rows of a kind to a destination; the first that matches wins.

@@ -31,6 +31,9 @@ func (d *decoder) value(key string, n *yaml.Node, v reflect.Value) {
 	case v.Type() == reflect.TypeFor[RowKind]() && n.Kind == yaml.ScalarNode:
 		d.scalar(key, n, v.FieldByName("Constant"))
 	case v.Kind() == reflect.Struct:
+		if v.IsZero() {
+			setDefaults(v)
+		}
 		d.object(key, n, v)
 	case v.Kind() == reflect.Map:
 		d.named(key, n, v)

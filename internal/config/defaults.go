@@ -13,6 +13,7 @@ func Default() *Config {
 		Relay: Relay{
 			BatchSize:        500,
 			MaxInFlightBytes: 64 << 20,
+			ClaimTimeout:     seconds(60),
 			ShutdownTimeout:  seconds(25),
 			Retry:            Retry{MaxAttempts: 10, Initial: seconds(1), Max: seconds(300), Multiplier: 2, Jitter: 0.2},
 		},
@@ -24,7 +25,7 @@ func Default() *Config {
 	}
 }
 
-// setDefaults fills an entry of a list or a mapping before its keys are read.
+// setDefaults fills an entry of a list or a mapping, or a mapping that needn't be there, before its keys are read.
 func setDefaults(v reflect.Value) {
 	switch entry := v.Addr().Interface().(type) {
 	case *Destination:
@@ -35,6 +36,8 @@ func setDefaults(v reflect.Value) {
 		}
 	case *Outbox:
 		*entry = Outbox{OnMalformed: MalformedDead, OnPublished: PublishedStamp, Sends: Sends{Table: "pgrelay.notification_sends"}}
+	case *Status:
+		*entry = Status{Column: "status", Pending: "PENDING", Processing: "PROCESSING", Published: "PUBLISHED", Dead: "FAILED"}
 	case *Route:
 		*entry = Route{Order: OrderKey, OnDead: OnDeadRelease, Delivery: AtLeastOnce}
 	}

@@ -27,6 +27,7 @@ replication: {enabled: false, slot: s1, publication: "My Pub", temporary: true, 
 relay:
   batch_size: 7
   max_in_flight_bytes: 3GiB
+  claim_timeout: 90s
   shutdown_timeout: 1m30s
   retry: {max_attempts: 3, initial: 2s, max: 1h, multiplier: 1.5, jitter: 0}
 poller: {interval: 50ms, sweep_interval: 1s}
@@ -66,7 +67,7 @@ scheduler:
 		Scheduler:   Scheduler{Jobs: []Job{{Name: "sync.due", Every: second(90), SQL: "SELECT $$x$$; SELECT 1"}}},
 		Database:    Database{URL: "host=/var/run/postgresql dbname=bookings pool_max_conns=3"},
 		Replication: Replication{Slot: "s1", Publication: "My Pub", Temporary: true, MaxRetainedWAL: 512 << 20},
-		Relay: Relay{BatchSize: 7, MaxInFlightBytes: 3 << 30, ShutdownTimeout: second(90),
+		Relay: Relay{BatchSize: 7, MaxInFlightBytes: 3 << 30, ClaimTimeout: second(90), ShutdownTimeout: second(90),
 			Retry: Retry{MaxAttempts: 3, Initial: second(2), Max: second(3600), Multiplier: 1.5}},
 		Poller: Poller{Interval: second(0.05), SweepInterval: second(1)},
 		Destinations: map[string]Destination{
@@ -76,14 +77,14 @@ scheduler:
 			"unused.one": {Type: "stdout", Concurrency: 64, Timeout: second(15), Pause: Pause{second(0.25), second(10)}},
 		},
 		Outboxes: []Outbox{
-			{Line: 16, Table: `"My Schema"."Tab.le"`, Columns: Columns{ID: "ID", PublishedAt: "sent at"}, OrderBy: []string{"created_at", "id"}, OnMalformed: "dead_letter", OnPublished: "stamp",
+			{Line: 17, Table: `"My Schema"."Tab.le"`, Columns: Columns{ID: "ID", PublishedAt: "sent at"}, OrderBy: []string{"created_at", "id"}, OnMalformed: "dead_letter", OnPublished: "stamp",
 				Sends: Sends{Table: `"My Sends"`, Columns: SendColumns{SentAt: "done at", Recipient: "to"}},
 				Routes: []Route{
-					{Line: 21, Kind: "A_*", To: "orders", Order: "key", OnDead: "block", Delivery: "at_most_once", Group: "{{.ordering_key}}", DedupID: "{{.id}}",
+					{Line: 22, Kind: "A_*", To: "orders", Order: "key", OnDead: "block", Delivery: "at_most_once", Group: "{{.ordering_key}}", DedupID: "{{.id}}",
 						Attributes: map[string]string{"tenant.id": "{{.tenant}}"}},
-					{Line: 22, Kind: "*", To: "console", Order: "none", OnDead: "release", Delivery: "at_least_once", Body: "{{json .payload}}\n"},
+					{Line: 23, Kind: "*", To: "console", Order: "none", OnDead: "release", Delivery: "at_least_once", Body: "{{json .payload}}\n"},
 				}},
-			{Line: 27, Table: "other", OrderBy: []string{"a", "b c"}, OnMalformed: "dead_letter", OnPublished: "stamp", Sends: Sends{Table: "pgrelay.notification_sends"}, Routes: []Route{{Line: 29, Kind: "b", To: "orders", Order: "key", OnDead: "release", Delivery: "at_least_once"}}},
+			{Line: 28, Table: "other", OrderBy: []string{"a", "b c"}, OnMalformed: "dead_letter", OnPublished: "stamp", Sends: Sends{Table: "pgrelay.notification_sends"}, Routes: []Route{{Line: 30, Kind: "b", To: "orders", Order: "key", OnDead: "release", Delivery: "at_least_once"}}},
 		},
 		HTTP: HTTP{Addr: ":0"},
 		Log:  Log{Level: "trace", Format: "console"},

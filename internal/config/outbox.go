@@ -49,7 +49,8 @@ func (v *validator) outboxes() {
 	for i, o := range v.c.Outboxes {
 		key := fmt.Sprintf("outboxes[%d]", i)
 		v.table(key+".table", o, tables)
-		v.columns(key+".columns", o.Columns)
+		v.status(key+".status", o.Status)
+		v.columns(key, o)
 		v.orderBy(key+".order_by", o.OrderBy)
 		v.ledger(key+".ledger", o)
 		v.sends(key+".sends", o.Sends)
@@ -83,12 +84,42 @@ func (v *validator) table(key string, o Outbox, seen map[Table]int) {
 	}
 }
 
-// written are the columns that the relay writes: none of them can serve as another.
-var written = []string{"published_at", "dead_at"}
+// status checks a mapping to somebody's status column. What the column takes is the server's to say.
+func (v *validator) status(key string, s Status) {
+	if !v.given(key) {
+		return
+	}
+	if problem := bareColumn(s.Column); problem != "" {
+		v.report(key+".column", "%s", problem)
+	}
+	names := []string{"pending", "processing", "published", "dead"}
+	values := []string{s.Pending, s.Processing, s.Published, s.Dead}
+	for i, name := range names {
+		at := key + "." + name
+		switch first := slices.Index(values, values[i]); {
+		case values[i] == "":
+			v.report(at, "is empty; leave it out for its default, or give the value that the column has then")
+		case strings.Contains(values[i], "\x00"):
+			v.report(at, "has a NUL, which no text in PostgreSQL has")
+		case first < i:
+			v.report(v.oneGiven(key, name, names[first]), "%s and %s can't be the same value", names[first], name)
+		}
+	}
+}
 
-func (v *validator) columns(key string, c Columns) {
-	theirs := map[string]string{"id": "id", "published_at": "published_at"}
-	fields := reflect.ValueOf(c)
+// written are the columns that the relay writes: none of them can serve as another.
+var written = []string{"published_at", "dead_at", "updated_at", "attempts", "next_attempt_at", "last_error", "claimed_at"}
+
+func (v *validator) columns(outbox string, o Outbox) {
+	key := outbox + ".columns"
+	theirs := map[string]string{"id": "id"}
+	if !v.given(outbox + ".status") {
+		theirs["published_at"] = "published_at"
+		if v.given(key + ".updated_at") {
+			v.report(key+".updated_at", "belongs to outboxes with a status, where it tells how long somebody has had a row")
+		}
+	}
+	fields := reflect.ValueOf(o.Columns)
 	var order []string
 	for i := range fields.NumField() {
 		ours := fields.Type().Field(i).Tag.Get("yaml")
@@ -104,6 +135,9 @@ func (v *validator) columns(key string, c Columns) {
 		theirs[ours] = name
 	}
 	for i, ours := range order {
+		if theirs[ours] != "" && theirs[ours] == o.Status.Column {
+			v.report(v.oneGiven(outbox, "columns."+ours, "status.column"), "%s and status.column can't be the same column", ours)
+		}
 		for _, other := range order[:i] {
 			shared := theirs[ours] != "" && theirs[ours] == theirs[other]
 			if shared && (slices.Contains(written, ours) || slices.Contains(written, other)) {

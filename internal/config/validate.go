@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"net"
 	"regexp"
 	"slices"
@@ -38,7 +39,23 @@ func (v *validator) retention() {
 	if r.Ledger != 0 && (r.Published == 0 || r.Ledger < r.Published) {
 		v.report("retention.ledger", "must not be shorter than retention.published (zero is for ever): an event whose row is still there could go out again")
 	}
+	for i := range v.c.Outboxes {
+		o, key := &v.c.Outboxes[i], fmt.Sprintf("outboxes[%d].retention", i)
+		if !v.given(key) {
+			if table, err := ParseTable(o.Table); err == nil && table == ownTable {
+				o.Retention = r.Published
+			}
+			continue
+		}
+		between(v, key, o.Retention, 0, hours(10*365*24))
+		if o.Ledger != "" && r.Ledger != 0 && (o.Retention == 0 || r.Ledger < o.Retention) {
+			v.report(key, "must not be longer than retention.ledger (zero is for ever): an event whose row is still there could go out again")
+		}
+	}
 }
+
+// ownTable is the outbox that `pgrelay migrate up` makes.
+var ownTable = Table{Schema: "pgrelay", Name: "outbox_events"}
 
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 
@@ -59,6 +76,7 @@ func (v *validator) relay() {
 	between(v, "relay.batch_size", r.BatchSize, 1, 10_000)
 	// SQS takes messages up to 1 MiB; a smaller budget could hold none of them.
 	between(v, "relay.max_in_flight_bytes", r.MaxInFlightBytes, 1<<20, 16<<30)
+	between(v, "relay.claim_timeout", r.ClaimTimeout, millis(1000), hours(24))
 	between(v, "relay.shutdown_timeout", r.ShutdownTimeout, millis(100), hours(1))
 	between(v, "relay.retry.max_attempts", r.Retry.MaxAttempts, 1, 10_000)
 	v.backoff("relay.retry", r.Retry.Initial, r.Retry.Max, hours(24))
