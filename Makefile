@@ -13,8 +13,8 @@ help: ## Show this
 build: ## Build bin/pgrelay
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/pgrelay ./cmd/pgrelay
 
-test: ## Run all tests with the race detector; installs PostgreSQL, promtool and Node.js if they are not there
-	.ci/install server compiler alerts stranger
+test: ## Run all tests with the race detector; installs PostgreSQL, promtool, Node.js and aiosmtpd if they are not there
+	.ci/install server compiler alerts stranger mail
 	go test -race -timeout 20m ./...
 
 # Whatever talks to PostgreSQL; and of that what a version could change, without what only takes long.
