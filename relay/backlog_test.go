@@ -83,7 +83,7 @@ func TestABacklogForADeadDestinationIsNeitherOfferedNorAskedFor(t *testing.T) {
 		return nil
 	}
 	f.start()
-	f.offer(f.ids(`SELECT id::text FROM pgrelay.outbox_events ORDER BY id LIMIT 3000`)...)
+	f.offer(f.ids(`SELECT id::text FROM pgrelay.outbox_events o ORDER BY o.id LIMIT 3000`)...)
 	pgtest.Eventually(t, longEnough, func() bool { return queue.state().reason == "unreachable" && f.relay.outboxes[0].inbox.size() == 0 }, "it pauses")
 	f.settled(backlog)
 	asked.take()

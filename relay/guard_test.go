@@ -198,10 +198,13 @@ func TestMistakeOfARouteCostsAHundredRowsAndRetryBringsThemBack(t *testing.T) {
 			require.Equal(t, c.route, state[0].Route)
 			require.Equal(t, c.reason, state[0].Reason)
 			var e Explanation
-			pgtest.Eventually(t, longEnough, func() bool {
+			pgtest.Eventually(t, longEnough, func() error {
 				// The first of all, so that none of its key is in front of it; until it is tried itself.
-				e = f.explain(f.one(`SELECT id::text FROM pgrelay.outbox_events WHERE published_at IS NULL AND dead_at IS NULL AND ordering_key IS NOT NULL ORDER BY id LIMIT 1`))
-				return e.State == StatePaused
+				e = f.explain(f.one(`SELECT id::text FROM pgrelay.outbox_events o WHERE published_at IS NULL AND dead_at IS NULL AND ordering_key IS NOT NULL ORDER BY o.id LIMIT 1`))
+				if e.State != StatePaused {
+					return fmt.Errorf("it says %+v", e)
+				}
+				return nil
 			}, "explain knows of the pause")
 			e.says(t, StatePaused, "Route "+c.route+" is paused", "pgrelay dead retry --table pgrelay.outbox_events --all --reason "+c.reason)
 

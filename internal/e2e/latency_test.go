@@ -13,6 +13,9 @@ func TestStreamDeliversLiveRowsAtOnceAndThePollerNone(t *testing.T) {
 	const n, perSecond = 600, 200
 	w := newWorld(t, sections{"poller": slowPoller})
 	p := w.stream()
+	p.says("catching up")
+	w.eventually("true", `SELECT bool_and(state = 'idle' AND clock_timestamp() > state_change + interval '1 s')::text
+		FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'pgrelay poller'`) // it has
 	found := p.gauges("pgrelay_poller_ids_total")
 
 	// Before its commit is sent is when a row could be there at the earliest.
