@@ -73,6 +73,9 @@ type rowFacts struct {
 
 	RecordedAt *time.Time // since when its event is in the ledger
 
+	EventID      string
+	Sent, Unsent []string // recipients by the claims of its event
+
 	Earlier *string // the first unsettled row in front of it in its line
 }
 
@@ -160,7 +163,8 @@ SELECT clock_timestamp() AS now, i.k::text AS id, @o.id IS NOT NULL AS there, ro
        coalesce(f.dead_at IS NOT NULL AND f.holds_key IS NOT NULL, false) AS holds, coalesce(f.reason, '') AS reason, coalesce(f.detail, '') AS detail,
        c.instance::text AS claimed_by, c.claimed_at, l.instance::text AS leader, l.seen_at AS leader_at,
        h.pid AS holder_pid, h.application_name AS holder_name, h.state AS holder_state, h.xact_start AS holder_since, h.gid AS prepared,
-       ` + earlierSQL(t) + ` AS earlier, ` + finite(escape(t.recordedAt(t.identity("o")))) + ` AS recorded_at
+       ` + earlierSQL(t) + ` AS earlier, ` + finite(escape(t.recordedAt(t.identity("o")))) + ` AS recorded_at,
+       coalesce(@subject, '') AS event_id, ` + escape(t.recipients(true)) + ` AS sent, ` + escape(t.recipients(false)) + ` AS unsent
   FROM (SELECT $1::text::@keytype AS k) i
   LEFT JOIN (@outbox o @o.maybe) ON @o.id = i.k
   LEFT JOIN pgrelay.failures f ON f.outbox = @name AND f.row_id = i.k::text

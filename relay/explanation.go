@@ -166,6 +166,11 @@ func (x *explaining) settled() {
 			force = " --force"
 			x.note("its event is in the ledger %s%s, which --force deletes it from", x.table.Ledger.Name, x.at(x.RecordedAt))
 		}
+		if len(x.Sent) > 0 {
+			force = " --force"
+			x.note("its sends are claimed in %s, to %s; --force deletes those claims", x.table.Sends.Name, listed("", x.Sent))
+		}
+		x.doubts()
 		x.say(StatePublished, "It was published%s. To send it again, run: %s%s", x.at(x.PublishedAt), x.command("republish"), force)
 		if x.table.stampsMalformed() {
 			x.note("on_malformed is stamp: a malformed row that was stamped without being sent looks the same; the log tells of those")
@@ -176,10 +181,20 @@ func (x *explaining) settled() {
 		if died {
 			x.note("a dead letter is left over from before, %s; forget it with: %s", x.why(), x.command("dead discard"))
 		}
+	case died && x.Uncertain && x.table.Sends != nil:
+		x.say(StateUncertain, "Whether it arrived%s is unknown, %s. It is not sent again by itself. If it arrived, run: %s --sent; if it did not: %s --retry",
+			listed(" at ", x.Unsent), x.why(), x.resolve(), x.resolve())
+		if len(x.Sent) > 0 {
+			x.note("it was sent to %s, and is not sent to them again", listed("", x.Sent))
+		}
 	case died && x.Uncertain:
 		x.say(StateUncertain, "Whether it arrived is unknown, %s. It is not sent again by itself; if it did not arrive, run: %s", x.why(), x.command("republish"))
 	case died:
 		x.say(StateDead, "It is dead, %s. Mend the cause and run: %s", x.why(), x.command("dead retry"))
+		if len(x.Sent) > 0 {
+			x.note("it was sent to %s, and is not sent to them again", listed("", x.Sent))
+		}
+		x.doubts()
 		if x.Holds && x.table.Blocks() {
 			x.note("it holds its ordering key (on_dead: block); to let the key go on without it, run: %s", x.command("dead discard"))
 		}

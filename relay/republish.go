@@ -16,7 +16,8 @@ type Selection struct {
 	IDs          []string // keys as text
 	Where        []Equal
 	Since, Until time.Time // of published_at; zero is open
-	// Force deletes the ledger's entries of the rows, which are refused without it.
+	// Force deletes the ledger's entries of the rows, which are refused without it, and the claims of sends that were made, whose
+	// recipients get nothing without it.
 	Force bool
 	// Progress, if set, hears after each transaction but the last how many rows are done.
 	Progress func(rows int)
@@ -30,6 +31,8 @@ type Change struct {
 	Rows int `json:"rows"`
 	// Pending are ids that were asked for and are pending anyway.
 	Pending []string `json:"pending,omitempty"`
+	// Kept are sends of the rows that are not made again, because they are claimed: all without force, with it those without sent_at.
+	Kept int `json:"kept,omitempty"`
 }
 
 // NotFoundError says that what a command was given isn't there.
@@ -45,8 +48,8 @@ const changeBatch = 1000
 // carries the new generation and is due at once, which is also what makes the poller find the row.
 const republishSQL = `
 WITH hit AS MATERIALIZED (
-	SELECT @o.id AS k, @o.event_id AS event_id, @o.kindalone AS kind@event FROM @outbox o
-	 WHERE @o.settled AND %s AND %s ORDER BY @o.id LIMIT %d FOR NO KEY UPDATE OF o),@struck
+	SELECT @o.id AS k, @o.event_id AS event_id, @o.kindalone AS kind, @subject AS event FROM @outbox o
+	 WHERE @o.settled AND %s AND %s ORDER BY @o.id LIMIT %d FOR NO KEY UPDATE OF o),@struck%s
 fresh AS (
 	INSERT INTO pgrelay.failures AS f (outbox, row_id, event_id, kind, generation, next_attempt_at)
 	SELECT @name, h.k::text, coalesce(h.event_id::text, ''), coalesce(h.kind::text, ''), nextval('pgrelay.generations'), now() FROM hit h
@@ -73,9 +76,22 @@ func (t *Table) Republish(ctx context.Context, conn *pgx.Conn, s Selection, dry 
 			return change, err
 		}
 	}
+	if change.Kept, err = t.countKept(ctx, conn, where, args, s.Force); err != nil {
+		return change, err
+	}
 	if dry {
 		change.Rows, err = t.countSettled(ctx, conn, where, args)
 		return change, err
+	}
+	err = t.again(ctx, conn, where, args, s, &change)
+	return change, err
+}
+
+// again sends the settled rows for which a condition holds, whose arguments are from $2 on.
+func (t *Table) again(ctx context.Context, conn *pgx.Conn, where string, args []any, s Selection, change *Change) error {
+	unclaim := ""
+	if s.Force && t.Sends != nil {
+		unclaim = escape(t.Sends.unclaiming())
 	}
 	x := expander(t)
 	var last *string
@@ -84,14 +100,14 @@ func (t *Table) Republish(ctx context.Context, conn *pgx.Conn, s Selection, dry 
 		if last != nil {
 			behind = "@o.id > $1::text::@keytype"
 		}
-		sql := x.Replace(fmt.Sprintf(republishSQL, behind, escape(where), changeBatch))
+		sql := x.Replace(fmt.Sprintf(republishSQL, behind, escape(where), changeBatch, unclaim))
 		var n, woken int
 		if err := conn.QueryRow(ctx, sql, append([]any{last}, args...)...).Scan(&n, &last, &woken); err != nil {
-			return change, t.explain(err)
+			return t.explain(err)
 		}
 		change.Rows += n
 		if n < changeBatch {
-			return change, nil
+			return nil
 		}
 		if s.Progress != nil {
 			s.Progress(change.Rows)
@@ -101,7 +117,12 @@ func (t *Table) Republish(ctx context.Context, conn *pgx.Conn, s Selection, dry 
 
 // countSettled counts the settled rows for which a condition holds, whose arguments are from $2 on.
 func (t *Table) countSettled(ctx context.Context, conn *pgx.Conn, where string, args []any) (n int, err error) {
-	sql := expander(t).Replace(`SELECT count(*) FROM @outbox o WHERE @o.settled AND $1::text IS NULL AND `) + where
+	return t.countJoined(ctx, conn, "", where, args)
+}
+
+// countJoined is the same with a join of o.
+func (t *Table) countJoined(ctx context.Context, conn *pgx.Conn, join, where string, args []any) (n int, err error) {
+	sql := expander(t).Replace(`SELECT count(*) FROM @outbox o `+escape(join)+` WHERE @o.settled AND $1::text IS NULL AND `) + where
 	err = conn.QueryRow(ctx, sql, append([]any{nil}, args...)...).Scan(&n)
 	return n, t.explain(err)
 }

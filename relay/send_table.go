@@ -163,3 +163,34 @@ func (s *SendTable) checkUnique(unique [][]string) []sendProblem {
 func (s *SendTable) key(format string) string {
 	return fmt.Sprintf(strings.Join([]string{format, format, format}, ", "), quote(s.eventID), quote(s.recipient), quote(s.eventType))
 }
+
+// unclaiming is the part of a republish that deletes the claims of sends that were made.
+func (s *SendTable) unclaiming() string {
+	return fmt.Sprintf(`
+unclaimed AS (DELETE FROM %s s USING hit h WHERE s.%s = h.event::%s AND s.%s IS NOT NULL),`, s.Name, quote(s.eventID), s.eventIDType, quote(s.sentAt))
+}
+
+// countKept counts the sends of settled rows that a republish leaves claimed.
+func (t *Table) countKept(ctx context.Context, conn *pgx.Conn, where string, args []any, force bool) (int, error) {
+	if t.Sends == nil {
+		return 0, nil
+	}
+	join := fmt.Sprintf("JOIN %s s ON s.%s = (%s)::%s", t.Sends.Name, quote(t.Sends.eventID), t.identity("o"), t.Sends.eventIDType)
+	if force {
+		join += fmt.Sprintf(" AND s.%s IS NULL", quote(t.Sends.sentAt))
+	}
+	return t.countJoined(ctx, conn, join, where, args)
+}
+
+// recipients are, as SQL, those to whom the event of o was sent, or of whom nobody knows.
+func (t *Table) recipients(sent bool) string {
+	s, not := t.Sends, ""
+	if s == nil {
+		return "'{}'::text[]"
+	}
+	if sent {
+		not = "NOT "
+	}
+	return fmt.Sprintf("ARRAY(SELECT s.%s::text FROM %s s WHERE s.%s = (%s)::%s AND s.%s IS %sNULL ORDER BY 1)",
+		quote(s.recipient), s.Name, quote(s.eventID), t.identity("o"), s.eventIDType, quote(s.sentAt), not)
+}

@@ -87,7 +87,7 @@ func expander(t *Table) *strings.Replacer {
 		"@p.key", t.column0("p", n.orderingKey, "NULL::text"),
 		"@o.event_id", t.column0("o", n.eventID, "NULL::text"),
 		"@routeroom", strconv.Itoa(t.routeRoom(0) + 1), // SQL counts from 1
-		"@event", t.event(),
+		"@event", t.event(), "@subject", t.identity("o"),
 		"@stamped", t.recording("locked r JOIN taken t USING (id) WHERE t.same AND t.pending AND t.outcome = 'delivered'"),
 		"@dropping", t.dropping(),
 		"@mark", t.mark(rel),

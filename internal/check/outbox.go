@@ -17,14 +17,19 @@ type outboxFacts struct {
 	Name   string
 	Lacks  []string // privileges that are missing, as GRANT takes them
 	Hidden bool     // row security may hide rows
-	// Ledger is the outbox's, LedgerLacks what the role may not do to it.
-	Ledger      string
-	LedgerLacks []string
+	// Beside are further tables that the outbox needs.
+	Beside []besideFacts
 	// Sequence is that of a key that gives ordered routes their order; empty: none.
 	Sequence string
 	Cache    int64
 	Wanted   []relay.Index
 	Parts    []part // the table, or its partitions
+}
+
+// besideFacts is a table beside an outbox, and what the role may not do to it.
+type besideFacts struct {
+	What, Name string
+	Lacks      []string
 }
 
 func (d *doctor) checkOutbox(ctx context.Context, cfg config.Outbox) error {
@@ -139,11 +144,16 @@ func readOutbox(ctx context.Context, conn *pgx.Conn, t *relay.Table) (outboxFact
 		f.Sequence = ""
 	}
 	if t.Ledger != nil {
-		f.Ledger = t.Ledger.Name
-		err := conn.QueryRow(ctx, `SELECT ARRAY(SELECT p FROM unnest('{SELECT,INSERT,DELETE}'::text[]) p WHERE NOT has_table_privilege($1, p))`, f.Ledger).
-			Scan(&f.LedgerLacks)
+		f.Beside = append(f.Beside, besideFacts{What: "ledger", Name: t.Ledger.Name, Lacks: []string{"SELECT", "INSERT", "DELETE"}})
+	}
+	if t.Sends != nil {
+		f.Beside = append(f.Beside, besideFacts{What: "table of sends", Name: t.Sends.Name, Lacks: []string{"SELECT", "INSERT", "UPDATE", "DELETE"}})
+	}
+	for i, b := range f.Beside {
+		err := conn.QueryRow(ctx, `SELECT ARRAY(SELECT p FROM unnest($2::text[]) p WHERE NOT has_table_privilege($1, p))`, b.Name, b.Lacks).
+			Scan(&f.Beside[i].Lacks)
 		if err != nil {
-			return f, fmt.Errorf("reading the rights on %s: %w", f.Ledger, err)
+			return f, fmt.Errorf("reading the rights on %s: %w", b.Name, err)
 		}
 	}
 	f.Parts, err = readParts(ctx, conn, t)
@@ -156,9 +166,11 @@ func judgeOutbox(name string, f outboxFacts, role string) (lines []Line) {
 		lines = append(lines, failure(name, fmt.Sprintf("run: GRANT %s ON %s TO %s", strings.Join(f.Lacks, ", "), f.Name, quote(role)),
 			"this role lacks rights on it: %s", strings.Join(f.Lacks, ", ")))
 	}
-	if len(f.LedgerLacks) > 0 {
-		lines = append(lines, failure(name, fmt.Sprintf("run: GRANT %s ON %s TO %s", strings.Join(f.LedgerLacks, ", "), f.Ledger, quote(role)),
-			"this role lacks rights on its ledger %s: %s", f.Ledger, strings.Join(f.LedgerLacks, ", ")))
+	for _, b := range f.Beside {
+		if len(b.Lacks) > 0 {
+			lines = append(lines, failure(name, fmt.Sprintf("run: GRANT %s ON %s TO %s", strings.Join(b.Lacks, ", "), b.Name, quote(role)),
+				"this role lacks rights on its %s %s: %s", b.What, b.Name, strings.Join(b.Lacks, ", ")))
+		}
 	}
 	if f.Hidden {
 		lines = append(lines, failure(name, openRows(f.Name, role), "row security hides rows of it from this role"))

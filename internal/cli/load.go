@@ -61,7 +61,7 @@ func (e *connectError) Unwrap() error { return e.err }
 func sinks(cfg *config.Config) []relay.Sink {
 	var all []relay.Sink
 	for name, d := range cfg.Destinations {
-		all = append(all, relay.Sink{Name: name, FIFO: d.FIFO(), Ordered: d.Ordered()})
+		all = append(all, relay.Sink{Name: name, FIFO: d.FIFO(), Ordered: d.Ordered(), Addressed: d.Type == config.TypeSMTP})
 	}
 	slices.SortFunc(all, func(a, b relay.Sink) int {
 		if a.Name < b.Name {

@@ -48,6 +48,9 @@ func newRepublish(a *app) *cobra.Command {
 						verb = "would be republished"
 					}
 					p.line("%d row(s) of %s %s", change.Rows, t.Name, verb)
+					if change.Kept > 0 {
+						p.line("%s", kept(change.Kept, force))
+					}
 					if len(change.Pending) > 0 {
 						p.line("pending anyway: %s", strings.Join(change.Pending, ", "))
 					}
@@ -62,10 +65,18 @@ func newRepublish(a *app) *cobra.Command {
 	f.StringVar(&since, "since", "", "published at or after, e.g. 2026-01-31T10:00:00Z")
 	f.StringVar(&until, "until", "", "published at or before")
 	f.BoolVar(&dry, "dry-run", false, "only count")
-	f.BoolVar(&force, "force", false, "also rows whose event is in the outbox's ledger: their entries are deleted")
+	f.BoolVar(&force, "force", false, "also rows whose event is in the outbox's ledger, and sends that were claimed: the entries, and the claims with sent_at, are deleted")
 	jsonFlag(cmd, &asJSON)
 	required(cmd, "table")
 	return cmd
+}
+
+// kept says what a republish does not send although it was asked for.
+func kept(n int, force bool) string {
+	if force {
+		return fmt.Sprintf("%d send(s) are not made again, because nobody knows whether they arrived: pgrelay sends list --uncertain", n)
+	}
+	return fmt.Sprintf("%d send(s) are not made again, because they are claimed; to make again those that arrived, add --force", n)
 }
 
 func parseSelection(ids, where []string, since, until string) (s relay.Selection, err error) {

@@ -23,6 +23,7 @@ When something is wrong:
   it is late, or rows pile up            pgrelay status
   one row doesn't arrive                 pgrelay explain
   rows are dead                          pgrelay dead list
+  nobody knows whether mail arrived      pgrelay sends list --uncertain
   consumers lost messages                pgrelay republish
   the log says something                 docs/operating.md has each line
   an alert fires                         docs/runbook.md has each one`
@@ -61,7 +62,7 @@ func newRoot(a *app) *cobra.Command {
 	}
 	group(root, "Relay:", newMigrate(a), newCheck(a), newRun(a))
 	group(root, "Look:", newStatus(a), newRender(a), newExplain(a))
-	group(root, "Mend:", newDead(a), newRepublish(a), newSlot(a))
+	group(root, "Mend:", newDead(a), newSends(a), newRepublish(a), newSlot(a))
 	root.AddCommand(newVersion(a))
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {

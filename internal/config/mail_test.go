@@ -80,6 +80,9 @@ func TestRefusesOfMailRoutesWhatQueuesHave(t *testing.T) {
 	requireRefused(t, mailRoute("attributes: {a: b}"), nil,
 		"4: outboxes[0].routes[0].attributes: belongs to queues; a mail's own headers stand in its document, under headers")
 	parse(t, mailRoute("body: '{{json .payload}}'", "order: none"), nil)
+	requireRefused(t, mailRoute("delivery: at_least_once"), nil,
+		"4: outboxes[0].routes[0].delivery: can't be at_least_once: mail goes at most once to each recipient, because nobody takes a second one back; leave it out")
+	parse(t, mailRoute("delivery: at_most_once"), nil)
 	parse(t, mailRoute("on_dead: block"), nil)
 }
 

@@ -306,6 +306,9 @@ func (v *validator) suits(key string, r Route, d Destination) {
 	switch {
 	case d.Type == TypeSMTP:
 		v.suitsMail(key)
+		if r.Delivery == AtLeastOnce && v.given(key+".delivery") {
+			v.report(key+".delivery", "can't be at_least_once: mail goes at most once to each recipient, because nobody takes a second one back; leave it out")
+		}
 		return
 	case d.Type != TypeSQS && d.Type != TypeStdout, d.Type == TypeSQS && d.Queue == "":
 		return // nobody knows yet what it is
