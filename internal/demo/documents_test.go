@@ -51,10 +51,8 @@ func sources(t *testing.T) string {
 func TestConfigurationsInTheDocumentsLoad(t *testing.T) {
 	t.Parallel()
 	env := func(name string) (string, bool) {
-		if name != "DATABASE_URL" {
-			return "", false
-		}
-		return "postgres://relay@localhost/shop", true
+		value, set := map[string]string{"DATABASE_URL": "postgres://relay@localhost/shop", "SMTP_PASSWORD": "secret"}[name]
+		return value, set
 	}
 	block := regexp.MustCompile("(?ms)^```yaml\n(database:\n.*?)^```$")
 	found := 0

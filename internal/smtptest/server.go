@@ -60,7 +60,7 @@ type Mail struct {
 // Start runs a server on loopback until the test ends.
 func Start(t testing.TB, options Options) *Server {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	certificate, roots := issue(t)
 	if options.Certificate != nil {

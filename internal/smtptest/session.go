@@ -2,6 +2,7 @@ package smtptest
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"encoding/base64"
 	"fmt"
@@ -136,7 +137,7 @@ func (c *session) handshake() bool {
 		<-c.server.stop
 	}
 	conn := tls.Server(c.conn, c.server.tls)
-	if fault.Hang || fault.Cut || conn.Handshake() != nil {
+	if fault.Hang || fault.Cut || conn.HandshakeContext(context.Background()) != nil { // the server's end cuts it
 		return false
 	}
 	c.use(conn)

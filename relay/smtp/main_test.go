@@ -82,10 +82,10 @@ func mailTo(d doc, recipient string) *relay.Message {
 
 func publish(t *testing.T, p *Publisher, m *relay.Message) (relay.Result, *relay.Fault) {
 	t.Helper()
-	return publishIn(t, t.Context(), p, m)
+	return publishIn(t.Context(), t, p, m)
 }
 
-func publishIn(t *testing.T, ctx context.Context, p *Publisher, m *relay.Message) (relay.Result, *relay.Fault) {
+func publishIn(ctx context.Context, t *testing.T, p *Publisher, m *relay.Message) (relay.Result, *relay.Fault) {
 	t.Helper()
 	results, fault := p.Publish(ctx, []*relay.Message{m})
 	require.Len(t, results, 1)

@@ -107,7 +107,7 @@ func TestOutcomeByStepAndAnswer(t *testing.T) {
 				return c.fault
 			})
 			p.idle.close() // what Open has left
-			result, fault := publishIn(t, ctx, p, mailTo(with(nil), ada))
+			result, fault := publishIn(ctx, t, p, mailTo(with(nil), ada))
 			require.Equal(t, c.want, outcome{result.Outcome, result.Reason, fault != nil}, "%s", result.Detail)
 			if fault != nil {
 				require.Equal(t, result.Reason, fault.Reason)
