@@ -93,8 +93,12 @@ func (w *world) write(ctx context.Context, all *sync.WaitGroup) {
 		wr := w.newWriter(n)
 		all.Go(func() { wr.keepAt(ctx, writerRest, wr.transaction) })
 	}
-	editor, busy, republisher, opener := w.newWriter(100), w.newWriter(101), w.newWriter(102), w.newWriter(103)
-	all.Go(func() { opener.keepAt(ctx, 300*ms, opener.ready) })
+	editor, busy, republisher := w.newWriter(100), w.newWriter(101), w.newWriter(102)
+	if !w.plan.slow { // only looks find what they leave
+		opener, worker := w.newWriter(103), w.newWriter(104)
+		all.Go(func() { opener.keepAt(ctx, 300*ms, opener.ready) })
+		all.Go(func() { worker.keepAt(ctx, 700*ms, worker.halt) })
+	}
 	all.Go(func() { editor.keepAt(ctx, 250*ms, editor.edit) })
 	all.Go(func() { busy.keepAt(ctx, 100*ms, busy.beBusy) })
 	all.Go(func() { republisher.keepAt(ctx, 8*time.Second, republisher.republish) })

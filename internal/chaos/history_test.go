@@ -68,7 +68,7 @@ SELECT 'public.mail', o.id, o.message::text, coalesce(o.customer, ''), o.topic, 
   FROM public.mail o LEFT JOIN pgrelay.failures f ON f.outbox = 'public.mail' AND f.row_id = o.id::text AND f.dead_at IS NOT NULL
  UNION ALL
 SELECT 'public.backfill', o.id, o.task::text, '', task.topic, task.opened,
-       o.sent_at IS NOT NULL, o.sent_at IS NOT NULL AND f.row_id IS NOT NULL, coalesce(f.reason, '')
+       o.state = 'PUBLISHED', o.state = 'FAILED', coalesce(f.reason, '')
   FROM public.backfill o JOIN chaos.tasks task ON task.id = o.task
   LEFT JOIN pgrelay.failures f ON f.outbox = 'public.backfill' AND f.row_id = o.id::text AND f.dead_at IS NOT NULL`
 

@@ -68,7 +68,7 @@ func (s *samples) slot(position string, lag int64) {
 func (w *world) settle() error {
 	return w.retry(patience, func() error {
 		return w.expect("0 pending, 0 claimed", `SELECT (SELECT count(*) FROM pgrelay.outbox_events WHERE published_at IS NULL AND dead_at IS NULL)
-			+ (SELECT count(*) FROM public.mail WHERE sent_at IS NULL) + (SELECT count(*) FROM public.backfill WHERE sent_at IS NULL) || ' pending, ' || (SELECT coalesce(sum(cardinality(ids)), 0) FROM pgrelay.claims) || ' claimed'`)
+			+ (SELECT count(*) FROM public.mail WHERE sent_at IS NULL) + (SELECT count(*) FROM public.backfill WHERE state IN ('PENDING', 'PROCESSING')) || ' pending, ' || (SELECT coalesce(sum(cardinality(ids)), 0) FROM pgrelay.claims) || ' claimed'`)
 	})
 }
 

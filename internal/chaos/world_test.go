@@ -26,13 +26,15 @@ const (
 
 	ownTable    = "pgrelay.outbox_events"
 	bareTable   = "public.mail"
-	joinedTable = "public.backfill" // its content stands in chaos.tasks, which says as well when it may go
+	joinedTable = "public.backfill" // it has a status; its content stands in chaos.tasks, which says as well when it may go
 )
 
-// mark is the column by which a table's row is settled, payload the one that holds its body, if it has one.
+// Of each table, which rows are pending, which are published, what makes one pending again, and the column that holds its body, if it has one.
 var (
-	mark    = map[string]string{ownTable: "published_at", bareTable: "sent_at", joinedTable: "sent_at"}
-	payload = map[string]string{ownTable: "payload", bareTable: "document"}
+	pends     = map[string]string{ownTable: "published_at IS NULL AND dead_at IS NULL", bareTable: "sent_at IS NULL", joinedTable: "state IN ('PENDING', 'PROCESSING')"}
+	published = map[string]string{ownTable: "published_at IS NOT NULL", bareTable: "sent_at IS NOT NULL", joinedTable: "state = 'PUBLISHED'"}
+	rearm     = map[string]string{ownTable: "published_at = NULL", bareTable: "sent_at = NULL", joinedTable: "state = 'PENDING'"}
+	payload   = map[string]string{ownTable: "payload", bareTable: "document"}
 )
 
 // callTimeout is the destinations' timeout: long, so that no busy machine makes a call run into it that no fault held up.
@@ -100,7 +102,8 @@ outboxes:
     columns: {published_at: sent_at, event_id: message, event_type: topic, ordering_key: customer, payload: document}
     routes: %s
   - table: %s
-    columns: {published_at: sent_at, event_id: task}
+    columns: {event_id: task}
+    status: {column: state}
     join: JOIN chaos.tasks task ON task.id = o.task
     select: task.topic, task.document
     ready: task.open
@@ -108,7 +111,7 @@ outboxes:
     routes: [{kind: "q*", to: queue, body: '{{json .document}}'}]
 scheduler: {jobs: [{name: tick, every: 500ms, sql: "INSERT INTO pgrelay.outbox_events (event_type, payload) VALUES ('q.tick', '{\"v\": 1}')"}]}
 poller: %s
-relay: {shutdown_timeout: 10s, max_in_flight_bytes: 8MiB, retry: {max_attempts: 100, initial: 50ms, max: 1s}}
+relay: {shutdown_timeout: 10s, claim_timeout: 2s, max_in_flight_bytes: 8MiB, retry: {max_attempts: 100, initial: 50ms, max: 1s}}
 http: {addr: ''}
 `, destination(standardQueue), destination(fifoQueue), ownTable, routes, bareTable, routes, joinedTable, looks)
 }
@@ -123,8 +126,9 @@ CREATE INDEX ON public.mail (customer, id) WHERE sent_at IS NULL AND customer IS
 CREATE SCHEMA chaos;
 CREATE TABLE chaos.tasks (id uuid PRIMARY KEY, topic text NOT NULL, document jsonb NOT NULL, open bool NOT NULL, opened timestamptz);
 CREATE INDEX ON chaos.tasks (id) WHERE NOT open;
-CREATE TABLE public.backfill (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, task uuid NOT NULL UNIQUE, sent_at timestamptz);
-CREATE INDEX ON public.backfill (id) WHERE sent_at IS NULL;
+CREATE TABLE public.backfill (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, task uuid NOT NULL UNIQUE,
+	state text NOT NULL DEFAULT 'PENDING', claimed_at timestamptz);
+CREATE INDEX ON public.backfill (id) WHERE state = 'PENDING';
 CREATE TABLE chaos.aggregates (key text PRIMARY KEY);
 CREATE TABLE chaos.busy (id int PRIMARY KEY, n bigint NOT NULL DEFAULT 0, filling text NOT NULL DEFAULT repeat('busy', 200));
 INSERT INTO chaos.busy (id) SELECT generate_series(1, 20);
@@ -135,7 +139,7 @@ CREATE TABLE chaos.log (
 	outbox text NOT NULL DEFAULT '', id bigint NOT NULL DEFAULT 0, epoch bigint NOT NULL DEFAULT 0,
 	version int NOT NULL DEFAULT 0, pending bool NOT NULL DEFAULT false);
 
--- Arguments: the outbox, the columns of payload and mark. What has no payload never changes its version.
+-- Arguments: the outbox, its column of payload. What has no payload never changes its version.
 CREATE FUNCTION chaos.note_row() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE r jsonb := to_jsonb(NEW); row_id bigint := NEW.id;
 BEGIN
@@ -144,12 +148,12 @@ BEGIN
 		RAISE 'this row is not to be stamped now';
 	END IF;
 	INSERT INTO chaos.log (what, outbox, id, version, pending) VALUES (lower(TG_OP), TG_ARGV[0], row_id, coalesce((r -> TG_ARGV[1] ->> 'v')::int, 1),
-		r ->> TG_ARGV[2] IS NULL AND r ->> 'dead_at' IS NULL);
+		coalesce(r ->> 'published_at', r ->> 'sent_at', r ->> 'dead_at') IS NULL AND coalesce(r ->> 'state' IN ('PENDING', 'PROCESSING'), true));
 	RETURN NULL;
 END $$;
-CREATE TRIGGER chaos AFTER INSERT OR UPDATE ON pgrelay.outbox_events FOR EACH ROW EXECUTE FUNCTION chaos.note_row('pgrelay.outbox_events', 'payload', 'published_at');
-CREATE TRIGGER chaos AFTER INSERT OR UPDATE ON public.mail FOR EACH ROW EXECUTE FUNCTION chaos.note_row('public.mail', 'document', 'sent_at');
-CREATE TRIGGER chaos AFTER INSERT OR UPDATE ON public.backfill FOR EACH ROW EXECUTE FUNCTION chaos.note_row('public.backfill', '', 'sent_at');
+CREATE TRIGGER chaos AFTER INSERT OR UPDATE ON pgrelay.outbox_events FOR EACH ROW EXECUTE FUNCTION chaos.note_row('pgrelay.outbox_events', 'payload');
+CREATE TRIGGER chaos AFTER INSERT OR UPDATE ON public.mail FOR EACH ROW EXECUTE FUNCTION chaos.note_row('public.mail', 'document');
+CREATE TRIGGER chaos AFTER INSERT OR UPDATE ON public.backfill FOR EACH ROW EXECUTE FUNCTION chaos.note_row('public.backfill', '');
 
 CREATE FUNCTION chaos.note_claim() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -148,27 +148,31 @@ var filling = func() string {
 // been delivered.
 func (wr *writer) edit(ctx context.Context) error {
 	table := tables[wr.rnd.IntN(len(tables))]
-	only := mark[table] + " IS NULL"
+	only := pends[table]
 	if !wr.w.plan.slow && wr.rnd.IntN(2) == 0 {
-		only = "true"
-	}
-	if table == ownTable {
-		only += " AND dead_at IS NULL"
+		only += " OR " + published[table]
 	}
 	content := ""
 	if c := payload[table]; c != "" {
 		content = fmt.Sprintf("%[1]s = jsonb_set(%[1]s, '{v}', to_jsonb((%[1]s ->> 'v')::int + 1)),", c)
 	}
 	_, err := wr.conn.Exec(ctx, fmt.Sprintf(`
-		WITH one AS MATERIALIZED (SELECT id FROM %[1]s WHERE id > (SELECT max(id) - 60 FROM %[1]s) AND %[2]s ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED)
-		UPDATE %[1]s SET %[3]s %[4]s = NULL WHERE id = (SELECT id FROM one)`,
-		table, only, content, mark[table]))
+		WITH one AS MATERIALIZED (SELECT id FROM %[1]s WHERE id > (SELECT max(id) - 60 FROM %[1]s) AND (%[2]s) ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED)
+		UPDATE %[1]s SET %[3]s %[4]s WHERE id = (SELECT id FROM one)`,
+		table, only, content, rearm[table]))
 	return err
 }
 
 // ready opens tasks whose rows wait for that, which only a look finds.
 func (wr *writer) ready(ctx context.Context) error {
 	_, err := wr.conn.Exec(ctx, openTasks+` AND random() < 0.3`)
+	return err
+}
+
+// halt is a worker of the user's own that takes a row and dies: it is taken back after claim_timeout.
+func (wr *writer) halt(ctx context.Context) error {
+	_, err := wr.conn.Exec(ctx, `UPDATE public.backfill SET state = 'PROCESSING', claimed_at = clock_timestamp() WHERE id =
+		(SELECT id FROM public.backfill WHERE state = 'PENDING' ORDER BY id DESC LIMIT 1 FOR UPDATE SKIP LOCKED)`)
 	return err
 }
 
@@ -183,8 +187,8 @@ func (wr *writer) beBusy(ctx context.Context) error {
 // republish runs the command for a few rows that were delivered.
 func (wr *writer) republish(ctx context.Context) error {
 	table := tables[wr.rnd.IntN(len(tables))]
-	rows, err := wr.conn.Query(ctx, fmt.Sprintf(`SELECT id::text FROM %[1]s WHERE id > (SELECT max(id) - 2000 FROM %[1]s) AND %[2]s IS NOT NULL
-		ORDER BY random() LIMIT 3`, table, mark[table]))
+	rows, err := wr.conn.Query(ctx, fmt.Sprintf(`SELECT id::text FROM %[1]s WHERE id > (SELECT max(id) - 2000 FROM %[1]s) AND %[2]s
+		ORDER BY random() LIMIT 3`, table, published[table]))
 	if err != nil {
 		return err
 	}
