@@ -33,14 +33,21 @@ func (h *history) strangers() (bad []violation) {
 
 const clock = "15:04:05.000"
 
+// once says that the row's route sends at most once: setting it back does not send it again.
+func (r *row) once() bool { return r.outbox == joinedTable }
+
 // losses are rows that are neither dead nor delivered as their owner wrote them last (G1).
 func (h *history) losses() (bad []violation) {
 	for id, r := range h.rows {
 		armed := r.armed()
 		switch {
-		case r.dead:
+		case r.dead, r.uncertain:
 		case !r.published:
 			bad = append(bad, violation{"G1 settled", fmt.Sprintf("%v is still pending", id), []rowID{id}})
+		case r.once():
+			if len(r.sends) == 0 {
+				bad = append(bad, violation{"G1 delivered", fmt.Sprintf("%v is marked as published, and was never delivered", id), []rowID{id}})
+			}
 		case armed != nil && !r.delivered(armed):
 			bad = append(bad, violation{"G1 delivered", fmt.Sprintf("%v is marked as published, and version %d was never delivered", id, armed.version), []rowID{id}})
 		}

@@ -19,6 +19,10 @@ const (
 // unexplainedRepeats are deliveries beyond the first of a row that have none of G2's reasons.
 func (h *history) unexplainedRepeats() (bad []violation) {
 	for id, r := range h.rows {
+		if r.once() && len(r.sends) > 1 {
+			bad = append(bad, violation{"G11 once", fmt.Sprintf("%v was accepted %d times", id, len(r.sends)), []rowID{id}})
+			continue
+		}
 		for i, b := range r.sends[min(1, len(r.sends)):] {
 			if a := r.sends[i]; h.reason(r, a, b) == "" {
 				bad = append(bad, violation{"G2 repeat", fmt.Sprintf("%v was sent again at %s (the time before: %s) for no reason",

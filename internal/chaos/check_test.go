@@ -74,6 +74,7 @@ func (s *tale) checks() (found []string) {
 
 func lost(s *send)   { s.told = false }
 func gone(s *send)   { s.stored, s.told = false, false }
+func once(r *row)    { r.outbox = joinedTable }
 func pending(r *row) { r.published = false }
 func nowhere(r *row) { r.topic = "x.nobody" }
 
@@ -176,6 +177,19 @@ func TestChecksFindWhatIsWrongAndNothingElse(t *testing.T) {
 			s.row(1, func(r *row) { due := s.now.Add(time.Minute); r.due = &due })
 			s.goes("A1", 1, 1, 1)
 		}, []string{"due"}},
+		"a row that goes at most once is sent twice": {func(s *tale) {
+			s.row(1, once)
+			s.goes("A1", 1, 1, 1)
+			s.note("update", "", 1, 1, true, 0)
+			s.goes("A1", 1, 1, 1)
+		}, []string{"G11 once"}},
+		"a row that goes at most once is set back and not sent again": {tell: func(s *tale) {
+			s.row(1, once)
+			s.goes("A1", 1, 1, 1)
+			s.note("update", "", 1, 1, true, 0)
+			s.stamp("A1", 1, 1)
+		}},
+		"a row that goes at most once is marked and was never sent": {func(s *tale) { s.row(1, once); s.claim("A1", 1, 1); s.stamp("A1", 1, 1) }, []string{"G1 delivered"}},
 		"two rows of a key are in one call": {func(s *tale) {
 			s.row(1)
 			s.row(2)

@@ -15,6 +15,7 @@ type figures struct {
 	seeds                         []string
 	lasted                        time.Duration
 	rows, delivered, dead         int
+	uncertain                     int
 	sends, dropped, claims, leads int
 	processes                     int
 	reasons                       map[string]int
@@ -44,6 +45,8 @@ func (h *history) measure(w *world, lasted, drained time.Duration) *figures {
 			f.dead++
 		case r.published:
 			f.delivered++
+		case r.uncertain:
+			f.uncertain++
 		}
 	}
 	for _, s := range h.sends {
@@ -123,7 +126,7 @@ func (f *figures) add(o *figures) {
 	f.seeds = append(f.seeds, o.seeds...)
 	f.lasted += o.lasted
 	for _, sum := range []struct{ to, from *int }{
-		{&f.rows, &o.rows}, {&f.delivered, &o.delivered}, {&f.dead, &o.dead}, {&f.sends, &o.sends}, {&f.dropped, &o.dropped},
+		{&f.rows, &o.rows}, {&f.delivered, &o.delivered}, {&f.dead, &o.dead}, {&f.uncertain, &o.uncertain}, {&f.sends, &o.sends}, {&f.dropped, &o.dropped},
 		{&f.claims, &o.claims}, {&f.leads, &o.leads}, {&f.processes, &o.processes}, {&f.confirmed, &o.confirmed}, {&f.violations, &o.violations},
 	} {
 		*sum.to += *sum.from
@@ -157,7 +160,7 @@ func (f *figures) String() string {
 		what string
 		n    any
 	}{
-		{"events committed", f.rows}, {"delivered", f.delivered}, {"dead with a reason", f.dead}, {"lost, repeated without a reason, out of order or otherwise against a guarantee", f.violations},
+		{"events committed", f.rows}, {"delivered", f.delivered}, {"dead with a reason", f.dead}, {"sent at most once, outcome unknown", f.uncertain}, {"lost, repeated without a reason, out of order or otherwise against a guarantee", f.violations},
 		{"messages sent", f.sends}, {"of them dropped by the FIFO queue as repeats", f.dropped}, {"rows claimed", f.claims}, {"leads taken", f.leads},
 		{"processes", f.processes}, {"faults", times}, {"positions that the slot confirmed, of those seen each second", f.confirmed},
 		{"the slot's longest lag (faults included)", size(f.lag)}, {"most memory of a process", size(f.memory)},

@@ -46,6 +46,7 @@ type row struct {
 	event, key, topic string
 	due               *time.Time // or when it became ready
 	published, dead   bool
+	uncertain         bool   // and not dead
 	reason            string // of its death
 	log               []*entry
 	sends             []*send // those that were stored
@@ -60,15 +61,15 @@ type life struct {
 
 const rowsSQL = `
 SELECT 'pgrelay.outbox_events', o.id, o.event_id::text, coalesce(o.ordering_key, ''), o.event_type, o.available_at,
-       o.published_at IS NOT NULL, o.dead_at IS NOT NULL, coalesce(f.reason, '')
+       o.published_at IS NOT NULL, o.dead_at IS NOT NULL, false, coalesce(f.reason, '')
   FROM pgrelay.outbox_events o LEFT JOIN pgrelay.failures f ON f.outbox = 'pgrelay.outbox_events' AND f.row_id = o.id::text AND f.dead_at IS NOT NULL
  UNION ALL
 SELECT 'public.mail', o.id, o.message::text, coalesce(o.customer, ''), o.topic, NULL,
-       o.sent_at IS NOT NULL, o.sent_at IS NOT NULL AND f.row_id IS NOT NULL, coalesce(f.reason, '')
+       o.sent_at IS NOT NULL, o.sent_at IS NOT NULL AND f.row_id IS NOT NULL, false, coalesce(f.reason, '')
   FROM public.mail o LEFT JOIN pgrelay.failures f ON f.outbox = 'public.mail' AND f.row_id = o.id::text AND f.dead_at IS NOT NULL
  UNION ALL
 SELECT 'public.backfill', o.id, o.task::text, '', task.topic, task.opened,
-       o.state = 'PUBLISHED', o.state = 'FAILED', coalesce(f.reason, '')
+       o.state = 'PUBLISHED', o.state = 'FAILED' AND f.uncertain IS NOT TRUE, coalesce(f.uncertain, false), coalesce(f.reason, '')
   FROM public.backfill o JOIN chaos.tasks task ON task.id = o.task
   LEFT JOIN pgrelay.failures f ON f.outbox = 'public.backfill' AND f.row_id = o.id::text AND f.dead_at IS NOT NULL`
 
@@ -85,7 +86,7 @@ func (w *world) read(ctx context.Context) (*history, error) {
 		return nil, err
 	}
 	var r row
-	_, err = pgx.ForEachRow(rows, []any{&r.outbox, &r.id, &r.event, &r.key, &r.topic, &r.due, &r.published, &r.dead, &r.reason}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&r.outbox, &r.id, &r.event, &r.key, &r.topic, &r.due, &r.published, &r.dead, &r.uncertain, &r.reason}, func() error {
 		one := r
 		h.rows[r.rowID] = &one
 		return nil

@@ -26,7 +26,7 @@ const (
 
 	ownTable    = "pgrelay.outbox_events"
 	bareTable   = "public.mail"
-	joinedTable = "public.backfill" // it has a status; its content stands in chaos.tasks, which says as well when it may go
+	joinedTable = "public.backfill" // it has a status; its content stands in chaos.tasks, which says as well when it may go; it goes at most once
 )
 
 // Of each table, which rows are pending, which are published, what makes one pending again, and the column that holds its body, if it has one.
@@ -108,7 +108,7 @@ outboxes:
     select: task.topic, task.document
     ready: task.open
     kind: {column: topic}
-    routes: [{kind: "q*", to: queue, body: '{{json .document}}'}]
+    routes: [{kind: "q*", to: queue, delivery: at_most_once, body: '{{json .document}}'}]
 scheduler: {jobs: [{name: tick, every: 500ms, sql: "INSERT INTO pgrelay.outbox_events (event_type, payload) VALUES ('q.tick', '{\"v\": 1}')"}]}
 poller: %s
 relay: {shutdown_timeout: 10s, claim_timeout: 2s, max_in_flight_bytes: 8MiB, retry: {max_attempts: 100, initial: 50ms, max: 1s}}
