@@ -2,9 +2,6 @@ package relay
 
 import (
 	"fmt"
-	"testing"
-
-	"github.com/stretchr/testify/require"
 
 	"pgrelay/internal/config"
 	"pgrelay/internal/pgtest"
@@ -66,7 +63,7 @@ var outboxKinds = []outboxKind{
 		name: "enum, domains and varchar",
 		ddl: []string{`CREATE TYPE public.kind AS ENUM ('a', 'b')`, `CREATE DOMAIN public.key_of AS bigint CHECK (VALUE > 0)`, `CREATE DOMAIN public.name_of AS varchar(20)`, `CREATE SEQUENCE public.s`,
 			`CREATE TABLE public.typed (id public.key_of PRIMARY KEY DEFAULT nextval('public.s'), event_id uuid UNIQUE DEFAULT gen_random_uuid(), event_type public.kind DEFAULT 'b', ordering_key public.name_of DEFAULT 'k', payload json, published_at timestamptz, dead_at timestamptz)`},
-		outbox:  config.Outbox{Table: "public.typed", Routes: []config.Route{{Kind: "b", To: "fifo"}}},
+		outbox:  config.Outbox{Table: "public.typed", Ledger: "pgrelay.processed_events", Routes: []config.Route{{Kind: "b", To: "fifo"}}},
 		insert:  `INSERT INTO public.typed (payload, ordering_key) VALUES (to_json($1::text), $2) RETURNING id::text`,
 		pending: `SELECT count(*)::text FROM public.typed WHERE published_at IS NULL AND dead_at IS NULL`, ordered: true, dead: true,
 	},
@@ -171,112 +168,6 @@ func (f *fixture) waitPending(k *outboxKind, n string) {
 		}
 		return nil
 	}, "rows are settled")
-}
-
-func TestEveryKindOfTableGetsTheSameTreatment(t *testing.T) {
-	t.Parallel()
-	for _, k := range outboxKinds {
-		t.Run(k.name, func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t, k.outbox, k.ddl...)
-			pub := f.pubs["queue"]
-			if k.ordered {
-				pub = f.pubs["fifo"]
-			}
-			table := f.relay.Tables()[0]
-			refusing := true
-			pub.script(func(m *Message) Result {
-				if refusing && (m.Body == "bad" || m.Body == `"bad"`) {
-					return Result{Outcome: OutcomeRetry, Reason: "odd", Detail: "refused"}
-				}
-				return Result{Outcome: OutcomeDelivered}
-			})
-			f.start()
-
-			var ids, bodies []string
-			for n := range 30 {
-				body := fmt.Sprint("r", n)
-				ids, bodies = append(ids, f.row(&k, body, "1")), append(bodies, body)
-			}
-			f.offer(ids[15:]...)
-			f.offer(ids...)
-			pub.wait(t, 30)
-			f.offer(ids...)
-			f.waitPending(&k, "0")
-			var got []string
-			for _, body := range pub.bodies() {
-				got = append(got, unquoted(body))
-			}
-			if k.ordered {
-				require.Equal(t, bodies, got)
-			} else {
-				require.ElementsMatch(t, bodies, got)
-			}
-
-			bad := f.row(&k, "bad", "1")
-			f.offer(bad)
-			pgtest.Eventually(t, longEnough, func() bool { return f.one(`SELECT count(*)::text FROM pgrelay.failures WHERE attempts > 0`) == "1" }, "the row is refused")
-			f.offer(f.row(&k, "proof that the destination works", "2"))
-			pub.wait(t, 31)
-			pgtest.Eventually(t, longEnough, func() error { // as the poller does when a retry is due
-				f.offer(due(f, table.RetryLook())...)
-				f.offer(bad)
-				if pending := f.one(k.pending); pending != "0" {
-					return fmt.Errorf("%s rows are pending", pending)
-				}
-				return nil
-			}, "the refused row dies")
-			letters, err := table.Dead(t.Context(), f.conn, DeadSelection{})
-			require.NoError(t, err)
-			require.Len(t, letters, 1)
-			require.Equal(t, bad, letters[0].ID)
-			require.Equal(t, 3, letters[0].Attempts)
-			counts, err := table.Count(t.Context(), f.conn)
-			require.NoError(t, err)
-			require.Equal(t, 1, counts.Dead)
-
-			pub.mu.Lock()
-			refusing = false
-			pub.mu.Unlock()
-			n, err := table.RetryDead(t.Context(), f.conn, DeadSelection{IDs: []string{bad}})
-			require.NoError(t, err)
-			require.Equal(t, 1, n)
-			f.offer(due(f, table.RetryLook())...)
-			pub.wait(t, 32)
-			f.waitPending(&k, "0")
-
-			if k.deletes {
-				require.Equal(t, "0", f.one(expander(table).Replace(`SELECT count(*)::text FROM @outbox`)), "nothing is left")
-				require.Equal(t, "0", f.one(`SELECT count(*)::text FROM pgrelay.failures`))
-				f.explain(ids[0]).says(t, StateNoRow, "on_published is delete")
-				f.offer(ids...)
-				f.offer(f.row(&k, "after those that are gone", "1"))
-				pub.wait(t, 33)
-				require.Len(t, pub.messages(), 33)
-				return
-			}
-			change, err := table.Republish(t.Context(), f.conn, Selection{IDs: ids[:2]}, true)
-			require.NoError(t, err)
-			require.Equal(t, 2, change.Rows)
-			change, err = table.Republish(t.Context(), f.conn, Selection{IDs: ids[:2]}, false)
-			require.NoError(t, err)
-			require.Equal(t, 2, change.Rows)
-			f.offer(due(f, table.RetryLook())...)
-			pub.wait(t, 34)
-			f.waitPending(&k, "0")
-
-			f.exec(expander(table).Replace(`UPDATE @outbox o SET @unmarked WHERE @o.id::text = $1`), ids[3])
-			found := first(f, table.FirstLook(), f.relay.rooms())
-			found = append(found, due(f, table.DeferredLook())...)
-			require.Equal(t, []string{ids[3]}, found)
-			f.offer(ids[3])
-			pub.wait(t, 35)
-			f.waitPending(&k, "0")
-			require.Len(t, pub.messages(), 35)
-			require.Equal(t, "0", f.one(`SELECT count(*)::text FROM pgrelay.failures`))
-			require.NoError(t, f.stop())
-		})
-	}
 }
 
 // first are the ids of a look; its last row is the snapshot.
