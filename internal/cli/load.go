@@ -117,7 +117,7 @@ func openTables(ctx context.Context, conn *pgx.Conn, cfg *config.Config) ([]*rel
 	return tables, errors.Join(errs...)
 }
 
-// awaitTables waits for a server that is out of reach, for as long as it takes. What waiting doesn't mend is an error:
+// awaitTables waits for a server that is out of reach and for tables that are locked, for as long as it takes. What waiting doesn't mend is an error:
 // schema, table, column, wrong password or database.
 func awaitTables(ctx context.Context, config *pgx.ConnConfig, cfg *config.Config, log zerolog.Logger) ([]*relay.Table, error) {
 	said := ""
@@ -128,7 +128,7 @@ func awaitTables(ctx context.Context, config *pgx.ConnConfig, cfg *config.Config
 			tables, err = startTables(ctx, conn, cfg, log)
 			lost := conn.IsClosed()
 			_ = conn.Close(context.WithoutCancel(ctx)) // only read from
-			if !lost {
+			if err == nil || !lost && !passing(err) {
 				return tables, err
 			}
 		}
@@ -144,7 +144,11 @@ func awaitTables(ctx context.Context, config *pgx.ConnConfig, cfg *config.Config
 		}
 		if text != said {
 			said = text
-			log.Error().Str("error", text).Msg("PostgreSQL is out of reach; trying again")
+			if passing(err) {
+				log.Error().Str("error", text).Msg("the tables can't be looked at now; trying again")
+			} else {
+				log.Error().Str("error", text).Msg("PostgreSQL is out of reach; trying again")
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -173,6 +177,13 @@ func startTables(ctx context.Context, conn *pgx.Conn, cfg *config.Config, log ze
 		log.WithLevel(level).Str("check", line.Name).Str("fix", line.Fix).Msg(line.Text)
 	}
 	return tables, nil
+}
+
+// passing says that the server has nothing against the question, and will answer it: somebody has a table locked, or the server is
+// short of something.
+func passing(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "55P03" || pg.Code == "57014" || pg.Code[:2] == "40" || pg.Code[:2] == "53")
 }
 
 // hopeless says that the server answered and that trying again would bring the same answer: wrong password or role

@@ -133,3 +133,20 @@ func TestTableThatIsLockedOrAlteredWaitsWhileAnotherGoesOn(t *testing.T) {
 	require.ElementsMatch(t, w.strings(`SELECT event_id::text FROM orders`), eventIDs(w.sqs.Messages(fifoQueue)))
 	require.NotContains(t, strings.Join(bodies(w.sqs.Messages(fifoQueue)), ""), "none")
 }
+
+func TestTableThatIsLockedAtTheStartIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	owner, err := w.db.Connect(t).Begin(t.Context())
+	require.NoError(t, err)
+	_, err = owner.Exec(t.Context(), `LOCK TABLE pgrelay.outbox_events IN ACCESS EXCLUSIVE MODE`)
+	require.NoError(t, err)
+	p := w.launch(nil, "run")
+	require.Contains(t, p.says("the tables can't be looked at now; trying again")["error"], "lock timeout")
+	require.NoError(t, owner.Commit(t.Context()))
+	p.says("leading")
+	w.insert("q", 20)
+	w.settled(0)
+	p.stop()
+	require.Empty(t, w.repeats(standardQueue))
+}
