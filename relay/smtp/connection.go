@@ -22,8 +22,15 @@ const goodbye = time.Second
 type connection struct {
 	raw    net.Conn
 	client *smtp.Client
+	offers
 	mails  int // transactions begun
 	reaper *time.Timer
+}
+
+// offers is what the server said that it takes. It is asked once: later the client would ask the server again, which may be dead.
+type offers struct {
+	utf8 bool
+	most int // bytes of a mail; 0: no limit
 }
 
 // bind has the end of ctx break the connection, which nothing else does: the client's own time limits are set beyond any call's. The
@@ -71,10 +78,14 @@ func (p *Publisher) begin(ctx context.Context, c *connection) *relay.Fault {
 	if err := c.client.Hello(localName(c.raw)); err != nil {
 		return p.fault(ctx, stepHello, err)
 	}
-	if p.username == "" {
-		return nil
+	if p.username != "" {
+		if fault := p.logIn(ctx, c); fault != nil {
+			return fault
+		}
 	}
-	return p.logIn(ctx, c)
+	c.utf8, _ = c.client.Extension("SMTPUTF8")
+	c.most, _ = c.client.MaxMessageSize()
+	return nil
 }
 
 // secure makes the client, over TLS as far as the configuration wants that. It never goes on without.

@@ -293,3 +293,15 @@ func TestLoginAnswersTwoQuestionsAlone(t *testing.T) {
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), "p\x00")
 }
+
+func TestDeadIdleConnectionRejectsNothing(t *testing.T) {
+	t.Parallel()
+	p, s := start(t, "SMTPUTF8")
+	s.SetFault(smtptest.On("RCPT", reply("550 5.1.1 no")))
+	result, _ := publish(t, p, mailTo(with(nil), ada))
+	require.Equal(t, relay.OutcomeRejected, result.Outcome)
+	s.SetFault(nil)
+	s.CutAll()
+	requireDelivered(t, p, mailTo(with(doc{"to": "jürgen@example.com"}), "jürgen@example.com"))
+	require.Equal(t, 2, s.Sessions())
+}

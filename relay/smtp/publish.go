@@ -94,7 +94,7 @@ func (p *Publisher) send(ctx context.Context, l *letter) (relay.Result, *relay.F
 // deliver runs one transaction, and keeps the connection if another can follow. stale says that it got nowhere
 // on a connection that had been used before.
 func (p *Publisher) deliver(ctx context.Context, c *connection, l *letter) (result relay.Result, fault *relay.Fault, stale bool) {
-	if bad := refuseUnsent(c.client, l); bad != nil {
+	if bad := c.refuses(l); bad != nil {
 		p.idle.put(c)
 		return rejection(bad), nil, false
 	}
@@ -124,15 +124,13 @@ func (p *Publisher) deliver(ctx context.Context, c *connection, l *letter) (resu
 	return result, fault, stale
 }
 
-// refuseUnsent knows from the server's extensions what it would refuse.
-func refuseUnsent(client *smtp.Client, l *letter) *relay.Rejection {
-	if l.utf8 {
-		if ok, _ := client.Extension("SMTPUTF8"); !ok {
-			return noSMTPUTF8()
-		}
-	}
-	if most, ok := client.MaxMessageSize(); ok && most > 0 && len(l.data) > most {
-		return tooLarge(len(l.data), most)
+// refuses says what the server would refuse.
+func (o offers) refuses(l *letter) *relay.Rejection {
+	switch {
+	case l.utf8 && !o.utf8:
+		return noSMTPUTF8()
+	case o.most > 0 && len(l.data) > o.most:
+		return tooLarge(len(l.data), o.most)
 	}
 	return nil
 }

@@ -35,9 +35,6 @@ type Publisher struct {
 	server   atomic.Pointer[offers] // nil while not open
 }
 
-// offers is what Open learnt of the server.
-type offers struct{ utf8 bool }
-
 var _ relay.Addressed = (*Publisher)(nil)
 
 // New makes a publisher. It calls nobody.
@@ -79,8 +76,7 @@ func (p *Publisher) Open(ctx context.Context) error {
 		c.close()
 		return fault
 	}
-	utf8, _ := c.client.Extension("SMTPUTF8")
-	p.server.Store(&offers{utf8: utf8})
+	p.server.Store(&c.offers)
 	p.idle.put(c)
 	return nil
 }

@@ -95,6 +95,7 @@ func TestOutcomeByStepAndAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, s := start(t)
+			p.idle.close() // what Open has left
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			s.SetFault(func(command smtptest.Command) smtptest.Fault {
@@ -106,7 +107,6 @@ func TestOutcomeByStepAndAnswer(t *testing.T) {
 				}
 				return c.fault
 			})
-			p.idle.close() // what Open has left
 			result, fault := publishIn(ctx, t, p, mailTo(with(nil), ada))
 			require.Equal(t, c.want, outcome{result.Outcome, result.Reason, fault != nil}, "%s", result.Detail)
 			if fault != nil {
