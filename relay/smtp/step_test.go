@@ -2,6 +2,7 @@ package smtp
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -115,7 +116,11 @@ func TestOutcomeByStepAndAnswer(t *testing.T) {
 			}
 			s.SetFault(nil)
 			requireDelivered(t, p, mailTo(with(nil), bob))
-			require.Len(t, s.MailsTo(bob), 1, "the next mail isn't touched")
+			next := s.MailsTo(bob)
+			require.Len(t, next, 1, "the next mail isn't touched")
+			if strings.HasPrefix(c.fault.Reply, "421") {
+				require.Equal(t, 3, next[0].Session, "what the server closes is not used again")
+			}
 		})
 	}
 }
