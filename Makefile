@@ -5,10 +5,10 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 # The versions of PostgreSQL that `make test-matrix` and `make test-core` run on.
 VERSIONS ?= 13 14 15 16 17 18
 
-.PHONY: help build test test-matrix test-core chaos lint demo example-calendar clean
+.PHONY: help build test test-matrix test-core chaos lint demo example-calendar example-booking example-booking-full clean
 
 help: ## Show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build bin/pgrelay
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/pgrelay ./cmd/pgrelay
@@ -47,6 +47,15 @@ demo: build ## Show pgrelay at work; installs PostgreSQL if there is none
 example-calendar: build ## Show a calendar back end on pgrelay: outboxes without a column of ours
 	.ci/install server
 	go run ./examples/calendar
+
+example-booking: build ## Show a booking service on pgrelay: mail that nobody gets twice
+	.ci/install server
+	go run ./examples/booking
+
+example-booking-full: export BOOKING_EVENTS := $(or $(BOOKING_EVENTS),1000)
+example-booking-full: ## Break everything while BOOKING_EVENTS bookings invite three guests each
+	.ci/install server compiler
+	go test -race -count=1 -v -timeout 0 -run Guest ./examples/booking
 
 clean: ## Remove what was built or installed here
 	rm -rf bin .cache

@@ -31,6 +31,7 @@ var arrows = map[string][]string{
 	"internal/config": {},
 	"internal/status": {"relay", "replication"},
 	// The examples' runners play on a stage; nothing else of them knows ours.
+	"examples/booking":  {"internal/smtptest", "internal/stage"},
 	"examples/calendar": {"internal/stage"},
 	"examples/consumer": {},
 }
@@ -49,7 +50,7 @@ var libraries = map[string][]string{
 	"github.com/emersion/":       {"relay/smtp"},
 	"github.com/jackc/pglogrepl": {"replication"},
 	"github.com/jackc/pgx/": {
-		"examples/calendar", "examples/consumer", "internal/check", "internal/cli", "internal/config", "internal/status", "migrations", "poller",
+		"examples/booking", "examples/calendar", "examples/consumer", "internal/check", "internal/cli", "internal/config", "internal/status", "migrations", "poller",
 		"relay", "replication",
 	},
 	"github.com/pressly/goose/":    {"migrations"},

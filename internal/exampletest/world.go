@@ -15,6 +15,7 @@ import (
 
 	"pgrelay/internal/cli"
 	"pgrelay/internal/pgtest"
+	"pgrelay/internal/smtptest"
 	"pgrelay/internal/sqstest"
 	"pgrelay/internal/stage"
 )
@@ -74,8 +75,13 @@ func (w *World) write(yaml string) {
 	require.NoError(w.t, os.WriteFile(w.file(), []byte(yaml), 0o600))
 }
 
-// Setenv sets a variable of the processes that are started from now on.
-func (w *World) Setenv(name, value string) { w.program.Env = append(w.program.Env, name+"="+value) }
+// MailServer starts one, which the configuration finds in its environment.
+func (w *World) MailServer() *smtptest.Server {
+	w.t.Helper()
+	s := smtptest.Start(w.t, smtptest.Options{})
+	w.program.Env = append(w.program.Env, "SMTP_HOST="+s.Host(), fmt.Sprintf("SMTP_PORT=%d", s.Port()), "SMTP_TLS=none")
+	return s
+}
 
 // Edit replaces a text that the configuration has exactly once.
 func (w *World) Edit(before, after string) {

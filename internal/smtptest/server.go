@@ -1,8 +1,10 @@
 package smtptest
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"net"
 	"strconv"
 	"sync"
@@ -60,19 +62,28 @@ type Mail struct {
 // Start runs a server on loopback until the test ends.
 func Start(t testing.TB, options Options) *Server {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
 	certificate, roots := issue(t)
 	if options.Certificate != nil {
 		certificate = *options.Certificate
 	}
-	s := &Server{
-		Roots: roots, options: options, listener: listener, stop: make(chan struct{}), sessions: map[net.Conn]int{},
-		tls: &tls.Config{Certificates: []tls.Certificate{certificate}},
-	}
-	s.wg.Go(s.accept)
-	t.Cleanup(s.close)
+	s, err := launch(t.Context(), options, &tls.Config{Certificates: []tls.Certificate{certificate}})
+	require.NoError(t, err)
+	s.Roots = roots
+	t.Cleanup(s.Close)
 	return s
+}
+
+// Launch runs a server without TLS for a program that is no test, such as an example. Whoever launches a server closes it.
+func Launch(ctx context.Context) (*Server, error) { return launch(ctx, Options{}, nil) }
+
+func launch(ctx context.Context, options Options, secure *tls.Config) (*Server, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening for SMTP: %w", err)
+	}
+	s := &Server{options: options, tls: secure, listener: listener, stop: make(chan struct{}), sessions: map[net.Conn]int{}}
+	s.wg.Go(s.accept)
+	return s, nil
 }
 
 // Host and Port are where it listens.
@@ -161,7 +172,8 @@ func (s *Server) accept() {
 	}
 }
 
-func (s *Server) close() {
+// Close ends the server and all connections.
+func (s *Server) Close() {
 	_ = s.listener.Close()
 	close(s.stop)
 	s.CutAll()

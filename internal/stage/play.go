@@ -21,7 +21,7 @@ var ErrStopped = errors.New("stopped")
 // Play is what is shown, and what it needs.
 type Play struct {
 	Name          string
-	Configuration string   // pgrelay.yaml; it finds DATABASE_URL, SQS_ENDPOINT and HTTP_ADDR in its environment
+	Configuration string   // pgrelay.yaml; it finds DATABASE_URL, SQS_ENDPOINT, HTTP_ADDR and SMTP_HOST, _PORT and _TLS in its environment
 	Schema        string   // the user's own tables
 	Queues        []string // that the local SQS has
 	Acts          []Act

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"pgrelay/internal/pgtest"
+	"pgrelay/internal/smtptest"
 )
 
 const database = "postgres"
@@ -20,6 +21,7 @@ const database = "postgres"
 type Stage struct {
 	*Page
 	Queues *Queues
+	Mail   *smtptest.Server
 	Conn   *pgx.Conn // the producer's
 
 	server  *pgtest.Server
@@ -33,11 +35,14 @@ func (s *Stage) open(ctx context.Context, binary string, p Play) (err error) {
 	if s.pgrelay.Path, err = filepath.Abs(binary); err != nil {
 		return fmt.Errorf("finding pgrelay: %w", err)
 	}
-	s.Text("Starting a throw-away PostgreSQL and a local SQS with %s.", strings.Join(p.Queues, ", "))
+	s.Text("Starting a throw-away PostgreSQL, a local SQS with %s, and a mail server.", strings.Join(p.Queues, ", "))
 	if s.server, err = pgtest.Launch(pgtest.Options{}); err != nil {
 		return err
 	}
 	if s.Queues, err = openQueues(ctx, p.Queues); err != nil {
+		return err
+	}
+	if s.Mail, err = smtptest.Launch(ctx); err != nil {
 		return err
 	}
 	if s.Conn, err = s.Connect(ctx); err != nil {
@@ -55,6 +60,7 @@ func (s *Stage) open(ctx context.Context, binary string, p Play) (err error) {
 	// Nothing of the caller's environment: no profile of his can lead to the real AWS.
 	s.pgrelay.Env = []string{
 		"DATABASE_URL=" + s.server.URL(database), "SQS_ENDPOINT=" + s.Queues.URL, "HTTP_ADDR=127.0.0.1:0",
+		"SMTP_HOST=" + s.Mail.Host(), fmt.Sprintf("SMTP_PORT=%d", s.Mail.Port()), "SMTP_TLS=none",
 		"AWS_ACCESS_KEY_ID=demo", "AWS_SECRET_ACCESS_KEY=demo", "AWS_EC2_METADATA_DISABLED=true",
 	}
 	return nil
@@ -87,6 +93,9 @@ func (s *Stage) close(showLog bool) error {
 	if s.Queues != nil {
 		s.Queues.close()
 	}
+	if s.Mail != nil {
+		s.Mail.Close()
+	}
 	if s.server != nil {
 		errs = append(errs, s.server.Close())
 	}
@@ -96,14 +105,9 @@ func (s *Stage) close(showLog bool) error {
 	return errors.Join(errs...)
 }
 
-// Connect opens another session of the producer. It prints SQL as it runs it, so it prepares nothing.
+// Connect opens another session of the producer.
 func (s *Stage) Connect(ctx context.Context) (*pgx.Conn, error) {
-	config, err := pgx.ParseConfig(s.server.URL(database))
-	if err != nil {
-		return nil, fmt.Errorf("parsing the server's address: %w", err)
-	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-	conn, err := pgx.ConnectConfig(ctx, config)
+	conn, err := pgx.Connect(ctx, s.server.URL(database))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to PostgreSQL: %w", err)
 	}
@@ -155,7 +159,7 @@ func (s *Stage) Exec(ctx context.Context, sql string) error {
 
 // Until asks a question of SQL until its answer is yes.
 func (s *Stage) Until(ctx context.Context, sql string) error {
-	return s.until(ctx, func() (yes bool, err error) {
+	return s.When(ctx, func() (yes bool, err error) {
 		if err = s.Conn.QueryRow(ctx, sql).Scan(&yes); err != nil {
 			err = fmt.Errorf("running SQL: %w", err)
 		}
@@ -165,7 +169,7 @@ func (s *Stage) Until(ctx context.Context, sql string) error {
 
 // Says waits until pgrelay has logged a message again since it had been logged n times, and shows the line.
 func (s *Stage) Says(ctx context.Context, message string, n int) error {
-	return s.until(ctx, func() (bool, error) {
+	return s.When(ctx, func() (bool, error) {
 		lines := s.relay.Logged(message)
 		if len(lines) <= n {
 			return false, nil
@@ -175,7 +179,8 @@ func (s *Stage) Says(ctx context.Context, message string, n int) error {
 	})
 }
 
-func (s *Stage) until(ctx context.Context, holds func() (bool, error)) error {
+// When asks until what is asked holds.
+func (s *Stage) When(ctx context.Context, holds func() (bool, error)) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
