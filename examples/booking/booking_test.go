@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -96,6 +97,54 @@ func TestWhatIsRolledBackIsNeitherAMessageNorAMail(t *testing.T) {
 	require.NoError(t, book(t.Context(), tx, w.booking("nobody@example.com")))
 	require.NoError(t, tx.Rollback(t.Context()))
 	w.book("ada@example.com")
+	w.has(2, "PUBLISHED")
+	require.NoError(t, d.Stop())
+	require.Equal(t, map[string]int{"ada@example.com": 1}, w.mailed())
+	require.Equal(t, 1, w.SQS.Count(queue))
+}
+
+func TestAGuestWhoIsRefusedForNowIsTriedAgainAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Edit("initial: 1s", "initial: 50ms")
+	var refused atomic.Bool
+	w.mail.SetFault(func(c smtptest.Command) (fault smtptest.Fault) {
+		if c.Verb == "RCPT" && c.Recipient == "bela@example.com" && !refused.Swap(true) {
+			fault.Reply = "451 4.7.1 greylisted"
+		}
+		return fault
+	})
+	d := w.Start()
+	w.book("ada@example.com", "bela@example.com", "chen@example.com")
+	w.has(2, "PUBLISHED")
+	require.NoError(t, d.Stop())
+	require.True(t, refused.Load())
+	require.Equal(t, map[string]int{"ada@example.com": 1, "bela@example.com": 1, "chen@example.com": 1}, w.mailed())
+	require.Equal(t, []string{"1"}, w.Strings(`SELECT attempts::text FROM outbox_events WHERE event_type = 'INVITATION'`))
+}
+
+func TestAnEventWhoseAttemptsAreUsedUpIsDeadAndNamesTheGuest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Edit("max_attempts: 10, initial: 1s", "max_attempts: 3, initial: 50ms")
+	w.mail.SetFault(smtptest.For("bela@example.com", "RCPT", smtptest.Fault{Reply: "450 4.2.1 mailbox busy"}))
+	d := w.Start()
+	w.book("ada@example.com", "bela@example.com")
+	w.has(1, "FAILED")
+	require.NoError(t, d.Stop())
+	require.Equal(t, map[string]int{"ada@example.com": 1}, w.mailed())
+	require.Contains(t, w.Strings(`SELECT attempts || ' ' || last_error FROM outbox_events WHERE status = 'FAILED'`)[0], "bela@example.com")
+	require.Equal(t, []string{"ada@example.com true"}, w.Strings(`SELECT recipient || ' ' || (sent_at IS NOT NULL) FROM booking_notification_sends`),
+		"the claim of a mail that was refused is released")
+}
+
+func TestAnEventOfTheLedgerDoesNotGoOutAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.Start()
+	w.book("ada@example.com")
+	w.has(2, "PUBLISHED")
+	w.Exec(`UPDATE outbox_events SET status = 'PENDING'`)
 	w.has(2, "PUBLISHED")
 	require.NoError(t, d.Stop())
 	require.Equal(t, map[string]int{"ada@example.com": 1}, w.mailed())
