@@ -109,12 +109,27 @@ func openTables(ctx context.Context, conn *pgx.Conn, cfg *config.Config) ([]*rel
 	for _, outbox := range cfg.Outboxes {
 		t, err := relay.OpenTable(ctx, conn, outbox, sinks(cfg))
 		if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, located(cfg.File, outbox.Line, err)...)
 			continue
 		}
 		tables = append(tables, t)
 	}
 	return tables, errors.Join(errs...)
+}
+
+// located says of each thing that is wrong with an outbox where that stands in the file.
+func located(file string, line int, err error) (errs []error) {
+	parts := []error{err}
+	if joined, many := err.(interface{ Unwrap() []error }); many {
+		parts = joined.Unwrap()
+	}
+	for _, part := range parts {
+		if table := (*relay.TableError)(nil); errors.As(part, &table) {
+			part = fmt.Errorf("%s:%d: %w", file, line, part)
+		}
+		errs = append(errs, part)
+	}
+	return errs
 }
 
 // awaitTables waits for a server that is out of reach and for tables that are locked, for as long as it takes. What waiting doesn't mend is an error:

@@ -5,6 +5,8 @@ import "time"
 // Config is one pgrelay.yaml. Load fills in the defaults, so that a zero value
 // below means what the file says and not that it says nothing.
 type Config struct {
+	// File is what was read, for later errors.
+	File         string                 `yaml:"-"`
 	Database     Database               `yaml:"database"`
 	Replication  Replication            `yaml:"replication"`
 	Relay        Relay                  `yaml:"relay"`

@@ -38,6 +38,7 @@ func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, 
 	}
 	refuseTabs(src, data, root)
 	c := Default()
+	c.File = name
 	d := &decoder{source: src, env: env}
 	d.value("", root, reflect.ValueOf(c).Elem())
 	setTypeDefaults(src, c)

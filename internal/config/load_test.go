@@ -64,6 +64,7 @@ scheduler:
 	require.NoError(t, err)
 	second := func(n float64) Duration { return Duration(n * float64(time.Second)) }
 	require.Equal(t, &Config{
+		File:        path,
 		Scheduler:   Scheduler{Jobs: []Job{{Name: "sync.due", Every: second(90), SQL: "SELECT $$x$$; SELECT 1"}}},
 		Database:    Database{URL: "host=/var/run/postgresql dbname=bookings pool_max_conns=3"},
 		Replication: Replication{Slot: "s1", Publication: "My Pub", Temporary: true, MaxRetainedWAL: 512 << 20},
@@ -95,6 +96,7 @@ func TestFileThatGivesOnlyTheRequiredHasTheDefaults(t *testing.T) {
 	t.Parallel()
 	c := parse(t, file(""), nil)
 	want := Default()
+	want.File = "f"
 	want.Database, want.Destinations, want.Outboxes = c.Database, c.Destinations, c.Outboxes
 	require.Equal(t, want, c)
 	require.Equal(t, Duration(5*time.Minute), c.Relay.Retry.Max)

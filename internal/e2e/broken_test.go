@@ -140,6 +140,10 @@ func TestARunThatCannotWorkSaysWhyAndLeavesNothing(t *testing.T) {
 	}{
 		"missing table":  {harm: `DROP TABLE bookings`, code: 1, says: []string{"public.bookings", "there is no such table", "check outboxes.table"}},
 		"missing column": {harm: `ALTER TABLE bookings RENAME published_at TO done_at`, code: 1, says: []string{`there is no column "published_at"`, "map it with columns", "done_at"}},
+		"missing value of a status": {
+			harm:   `CREATE TYPE short AS ENUM ('PENDING', 'PUBLISHED', 'FAILED'); ALTER TABLE bookings ADD COLUMN status short, ADD COLUMN claimed_at timestamptz`,
+			change: sections{"outboxes": "[{table: public.bookings, status: {}, routes: [{kind: '*', to: queue}]}]"}, code: 1,
+			says: []string{"pgrelay.yaml:4: outbox public.bookings: status.processing", "run: ALTER TYPE short ADD VALUE 'PROCESSING'"}},
 		"missing index of the key": {harm: `ALTER TABLE bookings DROP CONSTRAINT bookings_pkey`, code: 1,
 			says: []string{`no index begins with the key "id"`, "run: CREATE UNIQUE INDEX CONCURRENTLY ON public.bookings"}},
 		"missing grant on the table's schema": {harm: `REVOKE USAGE ON SCHEMA public FROM PUBLIC`, code: 1,
