@@ -1,6 +1,7 @@
 package smtp
 
 import (
+	"mime"
 	"net/mail"
 	"strings"
 )
@@ -28,11 +29,25 @@ func parseAddress(text string) (*mail.Address, bool) {
 	}
 	at := strings.LastIndexByte(a.Address, '@')
 	// RFC 5321, 4.5.3.1, as corrected by its erratum 1690.
-	if at > 64 || len(a.Address) > 254 || len(a.Name) > maxName || hasControls(a.Address) || hasControls(a.Name) {
+	if at > 64 || len(a.Address) > 254 || len(a.Name) > maxName || hasControls(a.Name) {
 		return nil, false
 	}
+	a.Name = oneLine(a.Name)
 	a.Address = a.Address[:at] + strings.ToLower(a.Address[at:]) // the case of a domain means nothing
 	return a, true
+}
+
+// addressList is addresses as headers have them. Of a name in other letters than ASCII's the standard library leaves a backslash as it
+// is, which nobody can read then, itself included.
+func addressList(addresses []*mail.Address) string {
+	list := make([]string, len(addresses))
+	for i, a := range addresses {
+		list[i] = a.String()
+		if !isASCII(a.Name) {
+			list[i] = mime.BEncoding.Encode("utf-8", a.Name) + " <" + envelope(a.Address) + ">"
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 // envelope is an address as MAIL and RCPT have it between < and >, with its local part quoted where it has to be.

@@ -48,7 +48,7 @@ func readHeaders(r reader) []header {
 		} else if h.value = r.line(name); isASCII(h.value) && longWord.MatchString(h.value) {
 			r.refuse("invalid_header", "headers.%s has a word that is longer than a line may be", name)
 		}
-		if h.addresses != nil || h.value != "" {
+		if len(h.addresses) > 0 || h.value != "" {
 			list = append(list, h)
 		}
 	}

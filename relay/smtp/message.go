@@ -51,8 +51,8 @@ func (d *document) fillHeader(h *mailheader.Header, from mail.Address, m *relay.
 	// RFC 3834: nobody's absence note shall answer. The document may say otherwise.
 	h.Set("Auto-Submitted", "auto-generated")
 	for _, extra := range d.headers {
-		if extra.addresses != nil {
-			h.SetAddressList(extra.name, extra.addresses)
+		if len(extra.addresses) > 0 {
+			h.Set(extra.name, addressList(extra.addresses))
 		} else {
 			h.SetText(extra.name, oneLine(extra.value))
 		}
@@ -60,9 +60,14 @@ func (d *document) fillHeader(h *mailheader.Header, from mail.Address, m *relay.
 	h.Set("Message-ID", "<"+messageID(from, m)+">")
 	h.SetDate(now)
 	h.SetSubject(oneLine(d.subject))
-	h.SetAddressList("Cc", d.cc)
-	h.SetAddressList("To", d.to)
-	h.SetAddressList("From", []*mail.Address{&from})
+	for _, list := range []struct {
+		name      string
+		addresses []*mail.Address
+	}{{"Cc", d.cc}, {"To", d.to}, {"From", []*mail.Address{&from}}} {
+		if len(list.addresses) > 0 {
+			h.Set(list.name, addressList(list.addresses))
+		}
+	}
 }
 
 // messageID is one for each event and recipient.
