@@ -101,14 +101,14 @@ func (g *guard) spares(now time.Time, d *delivery) bool {
 		s.deaths = 0
 	}
 	s.deaths++
-	s.reason, s.detail = d.verdict.reason, d.verdict.detail
+	s.reason, s.detail = d.verdict.reason, d.loggable().detail
 	pauses := !s.paused && s.deaths >= guardDeaths
 	if pauses {
 		s.paused, s.since, s.probe = true, now, now.Add(g.every(d.table, d.route))
 	}
 	g.mu.Unlock()
 	if pauses {
-		g.log.Error().Str("outbox", d.table.Name).Str("route", d.table.RouteName(d.route)).Str("reason", d.verdict.reason).Str("detail", d.verdict.detail).
+		g.log.Error().Str("outbox", d.table.Name).Str("route", d.table.RouteName(d.route)).Str("reason", d.verdict.reason).Str("detail", d.loggable().detail).
 			Int("dead", guardDeaths).Msg("route paused: its rows all die alike")
 		g.changed(d.table, d.route, true)
 	}

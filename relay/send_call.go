@@ -23,6 +23,15 @@ func (d *delivery) once() bool {
 	return d.route >= 0 && d.route < len(d.table.once) && d.table.once[d.route]
 }
 
+// loggable is its verdict as the log may show it: without recipients, who are a part of the payload.
+func (d *delivery) loggable() verdict {
+	v := d.verdict
+	if d.route >= 0 && d.route < len(d.table.private) && d.table.private[d.route] && !d.unsent {
+		v.detail = "`pgrelay explain` names the recipients"
+	}
+	return v
+}
+
 func (d *delivery) claimOf(recipient string) *sendClaim {
 	return &sendClaim{
 		table: d.table.Sends, sendKey: sendKey{d.table.Sends.Name, d.msg.EventID, recipient, d.msg.Kind}, epoch: d.epoch,

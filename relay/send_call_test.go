@@ -52,7 +52,7 @@ func (addressedFake) Recipients(m *Message) (to []string) {
 	return to
 }
 
-var mailTable = &Table{Name: "public.outbox", Sends: &SendTable{Name: "sends"}, once: []bool{true}, sinks: []int{0}}
+var mailTable = &Table{Name: "public.outbox", Sends: &SendTable{Name: "sends"}, once: []bool{true}, private: []bool{true}, sinks: []int{0}}
 
 func mailTo(id, to string) *delivery {
 	return &delivery{table: mailTable, row: Row{ID: id}, msg: &Message{RowID: id, EventID: "e" + id, Body: to}}
@@ -177,4 +177,14 @@ func TestClaimsThatCannotBeMadePauseTheDestinationAndCostNothing(t *testing.T) {
 		require.Equal(t, []string{"ann"}, claims.claimed)
 		require.EqualValues(t, 1, s.measured(t)["pgrelay_publish_failures_total bookings "+reasonNoClaims])
 	})
+}
+
+func TestRecipientsAreNotLogged(t *testing.T) {
+	t.Parallel()
+	d := mailTo("1", `["ann"]`)
+	d.verdict = verdict{kind: verdictDead, reason: "recipient_refused", detail: "refused for good: ann (550)"}
+	require.NotContains(t, d.loggable().detail, "ann")
+	require.Contains(t, d.verdict.detail, "ann", "the database has the name")
+	d.table = someTable
+	require.Equal(t, d.verdict, d.loggable())
 }

@@ -216,3 +216,34 @@ func TestReleaseWaitsForTheEndOfItsTransaction(t *testing.T) {
 	<-released
 	require.Equal(t, "0", f.one(`SELECT count(*)::text FROM pgrelay.notification_sends`))
 }
+
+func TestSentAtIsCommittedBeforeTheRowIsStamped(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, toMail)
+	hold := make(chan struct{})
+	f.pubs["mail"].hold = hold
+	f.start()
+	id := f.one(insertMail, `["ann@x"]`, 1)
+	for f.one(`SELECT count(*)::text FROM pgrelay.notification_sends`) == "0" {
+		f.offer(id)
+	}
+	other := f.db.Connect(t)
+	tx, err := other.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT FROM pgrelay.notification_sends FOR UPDATE`)
+	require.NoError(t, err)
+	close(hold)
+	pgtest.Eventually(t, longEnough, func() error {
+		f.relay.sends.mu.Lock()
+		defer f.relay.sends.mu.Unlock()
+		if f.relay.sends.queues["pgrelay.notification_sends"].quiet.problem() == nil {
+			return fmt.Errorf("not yet refused: %s", f.fate(id))
+		}
+		return nil
+	}, "the mark is refused for the lock")
+	require.Equal(t, "PROCESSING", f.fate(id))
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Equal(t, "PUBLISHED", f.ends(id))
+	require.Equal(t, "ann@x sent", f.sends(id))
+	require.Len(t, f.pubs["mail"].messages(), 1)
+}

@@ -323,7 +323,7 @@ func (s *stamper) remember(o *outbox, d *delivery, now time.Time) {
 		s.relay.recent.settle(o.table, d.row.ID, d.lsn, now)
 	case verdictDead, verdictUncertain:
 		s.relay.recent.settle(o.table, d.row.ID, d.lsn, time.Time{})
-		s.relay.died(o.table, d.row.ID, d.row.Kind, d.verdict)
+		s.relay.died(o.table, d.row.ID, d.row.Kind, d.loggable())
 	case verdictDropped:
 		s.relay.recent.settle(o.table, d.row.ID, d.lsn, time.Time{})
 		s.relay.dropped(d)

@@ -44,6 +44,7 @@ type Table struct {
 	ordered  []bool
 	blocking []bool
 	once     []bool
+	private  []bool // routes whose outcomes name recipients: those stay in the database
 	// destinations is how many there are, those of other tables included.
 	destinations int
 	builder      *builder
@@ -216,6 +217,7 @@ func (t *Table) route(sinks []Sink) (problems []error) {
 		}
 		t.sinks = append(t.sinks, i)
 		t.ordered = append(t.ordered, sinks[i].Ordered && r.Order != config.OrderNone && t.names.orderingKey != "")
+		t.private = append(t.private, sinks[i].Addressed)
 		t.once = append(t.once, sinks[i].Addressed || r.Delivery == config.AtMostOnce)
 		block := r.OnDead == config.OnDeadBlock
 		if block && t.names.orderingKey == "" {
