@@ -153,7 +153,8 @@ func factsSQL(t *Table) string {
 	return `
 SELECT clock_timestamp() AS now, i.k::text AS id, @o.id IS NOT NULL AS there, row_security_active($2::oid) AS filtered,
        coalesce(@o.unsettled, false) AS pending, coalesce(@o.processing, false) AS processing, @o.due AS due,
-       ` + finite(escape(t.since("o"))) + ` AS since, ` + escape(t.column0("o", t.names.status, "NULL")) + `::text AS status, @isjoined AS joined, @isready AS ready,
+       ` + finite(escape(t.since("o"))) + ` AS since, ` + escape(t.column0("o", t.names.status, "NULL")) + `::text AS status,
+       @isjoined AS joined, @isready AS ready,
        coalesce(@o.published, false) AS published, ` + finite(escape(t.column0("o", t.names.publishedAt, "NULL"))) + ` AS published_at,
        ` + finite(escape(t.column0("o", t.names.deadAt, "NULL"))) + ` AS dead_at, ` + finite("@o.available") + ` AS available_at,
        coalesce(@mayberoute, -1) AS route, @o.key::text AS ordering_key,

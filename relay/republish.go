@@ -191,7 +191,8 @@ func (t *Table) checkIDs(ctx context.Context, conn *pgx.Conn, ids []string) (pen
 		return nil, &NotFoundError{fmt.Sprintf("outbox %s has no row with id %s", t.Name, strings.Join(missing, ", "))}
 	}
 	if len(foreign) > 0 {
-		return nil, &NotFoundError{fmt.Sprintf("outbox %s has a status for id %s that the relay doesn't know, and leaves such rows alone", t.Name, strings.Join(foreign, ", "))}
+		return nil, &NotFoundError{fmt.Sprintf("outbox %s has a status for id %s that the relay doesn't know, and leaves such rows alone",
+			t.Name, strings.Join(foreign, ", "))}
 	}
 	return pending, nil
 }

@@ -155,6 +155,7 @@ func TestStatusThatTheRelayDoesNotKnowIsLeftAloneAndExplained(t *testing.T) {
 	f.offer(cancelled, null, f.row(&bookings, "c", "c"))
 	f.pubs["fifo"].wait(t, 1)
 	f.waitPending(&bookings, "0")
+	pgtest.Eventually(t, longEnough, func() bool { return f.relay.outboxes[0].inbox.size() == 0 }, "nobody asks for them again")
 	require.Equal(t, "CANCELLED - PUBLISHED", f.statuses())
 	f.explain(cancelled).says(t, StateForeign, "is CANCELLED, which is neither of PENDING, PROCESSING, PUBLISHED and FAILED", "set it to PENDING")
 	f.explain(null).says(t, StateForeign, "is NULL")
