@@ -110,6 +110,7 @@ func TestEachGuestHasOneMailOrAReasonWhateverBreaks(t *testing.T) {
 		pgtest.Eventually(t, patience, func() bool { return len(w.mail.Mails()) >= next }, "%d mails are out", next)
 		// Somebody has led since the last kill, and the other has only waited.
 		i := slices.IndexFunc(instances, func(d *stage.Daemon) bool { return len(d.Logged("leading")) > 0 })
+		require.NotEqual(t, -1, i)
 		instances[i].Kill()
 		instances[i] = w.Start()
 	}

@@ -15,7 +15,7 @@ import (
 const (
 	// visibility is for how long a message that was received is hidden from others. A batch of ten has to be done in it.
 	visibility = 60 * time.Second
-	// effectTimeout is for one message.
+	// effectTimeout is that of one of them.
 	effectTimeout = 5 * time.Second
 )
 
@@ -31,6 +31,8 @@ type consumer struct {
 	}
 	// effect writes through the transaction and nowhere else. What it does outside can't be taken back, and happens again.
 	effect func(ctx context.Context, tx pgx.Tx, e event) error
+	// timeout is the effect's.
+	timeout time.Duration
 }
 
 // run consumes until ctx ends.
@@ -90,7 +92,7 @@ func (c *consumer) message(ctx context.Context, m types.Message) error {
 
 // once remembers the event and gives it its effect in one transaction. An event that is remembered has had it.
 func (c *consumer) once(ctx context.Context, e event) error {
-	ctx, cancel := context.WithTimeout(ctx, effectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	return pgx.BeginFunc(ctx, c.db, func(tx pgx.Tx) error {
 		// While another consumer is at the same event this waits for its end: if that commits there is nothing to do, else it is on us.

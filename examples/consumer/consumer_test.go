@@ -48,7 +48,7 @@ func newWorld(t *testing.T) *world {
 
 // consumer is a process of its own: it has a session of its own.
 func (w *world) consumer(queue string) *consumer {
-	return &consumer{sqs: w.client, queue: w.SQS.URL + "/000000000000/" + queue, db: w.Connect(), effect: countGuests}
+	return &consumer{sqs: w.client, queue: w.SQS.URL + "/000000000000/" + queue, db: w.Connect(), effect: countGuests, timeout: exampletest.Patience}
 }
 
 // send sends the event as pgrelay does; group and deduplication id are a FIFO queue's.

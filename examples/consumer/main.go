@@ -30,7 +30,7 @@ func main() {
 		log.Fatalf("connecting to PostgreSQL: %v", err)
 	}
 	defer pool.Close()
-	c := &consumer{sqs: sqs.NewFromConfig(aws), queue: *queue, db: pool, effect: countGuests}
+	c := &consumer{sqs: sqs.NewFromConfig(aws), queue: *queue, db: pool, effect: countGuests, timeout: effectTimeout}
 	c.run(ctx)
 }
 
