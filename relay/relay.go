@@ -338,6 +338,10 @@ func (r *Relay) drain(ctx context.Context, l *leader) {
 	rows, _ := r.flights.inFlight()
 	select {
 	case <-r.flights.landed():
+		select { // claims of what was not sent are released
+		case <-r.sends.landed():
+		case <-ctx.Done():
+		}
 		r.cfg.Log.Info().Int("stamped", rows).Msg("drained")
 	case <-ctx.Done():
 		left, _ := r.flights.inFlight()

@@ -96,7 +96,8 @@ func (t *Table) decide(ctx context.Context, tx pgx.Tx, d Decision, rows []eventR
 	}
 	n := int(done.RowsAffected())
 	var left, sent int
-	err = tx.QueryRow(ctx, fmt.Sprintf(`SELECT count(*) FILTER (WHERE s.%[1]s IS NULL), count(s.%[1]s) FROM %[2]s s WHERE %[3]s`, quote(s.sentAt), s.Name, of), d.EventID).
+	err = tx.QueryRow(ctx, fmt.Sprintf(`SELECT count(*) FILTER (WHERE s.%[1]s IS NULL), count(s.%[1]s) FROM %[2]s s WHERE %[3]s`,
+		quote(s.sentAt), s.Name, of), d.EventID).
 		Scan(&left, &sent)
 	if err != nil {
 		return false, t.explain(err)

@@ -41,7 +41,8 @@ func (t *Table) findSends(ctx context.Context, conn *pgx.Conn, facts keyFacts) (
 	columns, unique, err := s.look(ctx, conn, t.cfg.Sends.Table)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return []error{&TableError{t.Name, "sends: there is no table " + t.cfg.Sends.Table + ", or this role may not see it", fmt.Sprintf(
-			"run: CREATE TABLE %s (event_id text, recipient text, event_type text, claimed_at timestamptz, sent_at timestamptz, last_error text, UNIQUE (event_id, recipient, event_type))",
+			"run: CREATE TABLE %s (event_id text, recipient text, event_type text, claimed_at timestamptz, sent_at timestamptz, last_error text, "+
+				"UNIQUE (event_id, recipient, event_type))",
 			t.cfg.Sends.Table)}}, nil
 	}
 	if err != nil {
@@ -77,7 +78,8 @@ func (s *SendTable) look(ctx context.Context, conn *pgx.Conn, given string) (col
 		return nil, nil, err
 	}
 	rows, err = conn.Query(ctx, `
-		SELECT ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1]) ORDER BY 1)
+		SELECT ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
+		              WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1]) ORDER BY 1)
 		  FROM pg_catalog.pg_index i
 		 WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL`, oid)
 	if err != nil {
@@ -111,7 +113,8 @@ func (s *SendTable) mapColumns(c config.SendColumns, columns []sendColumn) (prob
 				*m.typ = columns[i].Type
 			}
 		case m.add != "":
-			problems = append(problems, sendProblem{"there is no column " + quote(name), fmt.Sprintf("run: ALTER TABLE %s ADD COLUMN %s %s", s.Name, quote(name), m.add)})
+			problems = append(problems, sendProblem{"there is no column " + quote(name),
+				fmt.Sprintf("run: ALTER TABLE %s ADD COLUMN %s %s", s.Name, quote(name), m.add)})
 		case m.given != "":
 			problems = append(problems, sendProblem{fmt.Sprintf("columns.%s: there is no column %s", m.key, quote(name)), "name one that is there, or leave it out"})
 		}

@@ -7,7 +7,7 @@ import "strings"
 type sendStatements struct{ claim, state, sent, keep, release string }
 
 func newSendStatements(s *SendTable) sendStatements {
-	claimedAt, now, lastError := "", "", "NULL"
+	claimedAt, now := "", ""
 	if s.claimedAt != "" {
 		claimedAt, now = ", "+quote(s.claimedAt), ", now()"
 	}
@@ -16,8 +16,7 @@ func newSendStatements(s *SendTable) sendStatements {
 		"@s.type", "s."+quote(s.eventType), "@eventtype", s.eventIDType, "@recipienttype", s.recipientType, "@typetype", s.eventTypeType,
 		"@claimedat", claimedAt, "@now", now, "@s.sent", "s."+quote(s.sentAt), "@sent", quote(s.sentAt), "@same", sameSend, "@mine", mineSend)
 	if s.lastError != "" {
-		lastError = quote(s.lastError)
-		keep = x.Replace(x.Replace(strings.ReplaceAll(keepSendSQL, "@lasterror", lastError)))
+		keep = x.Replace(x.Replace(strings.ReplaceAll(keepSendSQL, "@lasterror", quote(s.lastError))))
 	}
 	expand := func(sql string) string { return x.Replace(x.Replace(sql)) } // conditions have words of their own
 	return sendStatements{claim: expand(claimSendSQL), state: expand(stateSendSQL), sent: expand(sentSendSQL), keep: keep, release: expand(releaseSendSQL)}

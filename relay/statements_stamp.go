@@ -46,12 +46,14 @@ failed AS (
 	       CASE WHEN t.same THEN t.charge ELSE 0 END, CASE WHEN t.same AND t.outcome IN ('unknown', 'uncertain') THEN 1 ELSE 0 END,
 	       CASE WHEN NOT t.same THEN nextval('pgrelay.generations') END,
 	       CASE WHEN NOT t.same THEN now() WHEN t.outcome NOT IN ('dead', 'uncertain') THEN now() + t.delay * interval '1 second' END,
-	       CASE WHEN t.same AND t.outcome IN ('dead', 'uncertain') THEN now() END, t.same AND t.outcome = 'uncertain', t.holds, CASE WHEN t.holds IS NOT NULL THEN t.okey END, t.claim, t.epoch,
+	       CASE WHEN t.same AND t.outcome IN ('dead', 'uncertain') THEN now() END, t.same AND t.outcome = 'uncertain',
+	       t.holds, CASE WHEN t.holds IS NOT NULL THEN t.okey END, t.claim, t.epoch,
 	       CASE WHEN t.same THEN t.reason ELSE '' END, CASE WHEN t.same THEN t.detail ELSE '' END
 	  FROM taken t
 	 WHERE t.k IS NOT NULL AND t.pending AND ((t.same AND t.outcome IN ('retry', 'unknown', 'dead', 'uncertain')) OR (NOT t.same AND t.outcome <> 'back'))
 	    ON CONFLICT (outbox, row_id) DO UPDATE SET attempts = f.attempts + excluded.attempts, unknowns = f.unknowns + excluded.unknowns,
-	       generation = coalesce(excluded.generation, f.generation), next_attempt_at = excluded.next_attempt_at, dead_at = excluded.dead_at, uncertain = excluded.uncertain,
+	       generation = coalesce(excluded.generation, f.generation), next_attempt_at = excluded.next_attempt_at, dead_at = excluded.dead_at,
+	       uncertain = excluded.uncertain,
 	       holds_to = excluded.holds_to, holds_key = excluded.holds_key, claim = excluded.claim, epoch = excluded.epoch,
 	       reason = excluded.reason, detail = excluded.detail, event_id = excluded.event_id, kind = excluded.kind
 	 WHERE (f.claim, f.epoch) IS DISTINCT FROM (excluded.claim, excluded.epoch)),

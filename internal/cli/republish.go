@@ -65,7 +65,7 @@ func newRepublish(a *app) *cobra.Command {
 	f.StringVar(&since, "since", "", "published at or after, e.g. 2026-01-31T10:00:00Z")
 	f.StringVar(&until, "until", "", "published at or before")
 	f.BoolVar(&dry, "dry-run", false, "only count")
-	f.BoolVar(&force, "force", false, "also rows whose event is in the outbox's ledger, and sends that were claimed: the entries, and the claims with sent_at, are deleted")
+	f.BoolVar(&force, "force", false, "also rows whose event is in the outbox's ledger, and sends that arrived: the entries and claims are deleted")
 	jsonFlag(cmd, &asJSON)
 	required(cmd, "table")
 	return cmd
