@@ -19,7 +19,7 @@ func (s *sends) round(ctx context.Context, works []*sendWork, wait *reconnect) {
 	limited, cancel := context.WithTimeout(ctx, statementMost)
 	defer cancel()
 	committing, err := s.transact(limited, table, works)
-	quiet := &s.queues[table.Name].quiet
+	quiet := s.quietOf(table)
 	switch {
 	case err == nil:
 		quiet.clear(s.log, table.Name)
@@ -40,6 +40,12 @@ func (s *sends) round(ctx context.Context, works []*sendWork, wait *reconnect) {
 		quiet.fail(time.Now(), s.log, table.Name, "claiming sends", err)
 		s.away(works, err)
 	}
+}
+
+func (s *sends) quietOf(t *SendTable) *quiet {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &s.queues[t.Name].quiet
 }
 
 // connected makes sure of a session. Its commits wait for the disk and for a synchronous standby, unlike all others of the relay: a claim
