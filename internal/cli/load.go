@@ -154,17 +154,18 @@ func awaitTables(ctx context.Context, config *pgx.ConnConfig, cfg *config.Config
 			return nil, err
 		}
 		text := relay.PublicError(err)
-		if refused := (*connectError)(nil); errors.As(err, &refused) {
+		refused := (*connectError)(nil)
+		if errors.As(err, &refused) {
 			text = refused.Error()
 		}
-		if text != said {
-			said = text
-			if passing(err) {
-				log.Error().Str("error", text).Msg("the tables can't be looked at now; trying again")
-			} else {
-				log.Error().Str("error", text).Msg("PostgreSQL is out of reach; trying again")
-			}
+		switch {
+		case text == said:
+		case refused == nil && passing(err):
+			log.Error().Str("error", text).Msg("the tables can't be looked at now; trying again")
+		default:
+			log.Error().Str("error", text).Msg("PostgreSQL is out of reach; trying again")
 		}
+		said = text
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
