@@ -238,5 +238,5 @@ func (w *world) heal() error {
 	for _, q := range queues {
 		w.answers.set(q, "")
 	}
-	return errors.Join(w.insist(`DELETE FROM chaos.trouble`), w.insist(openTasks))
+	return errors.Join(w.insist(`DELETE FROM chaos.trouble`), w.insist(openTasks), w.insist(`DELETE FROM chaos.ticking`))
 }
