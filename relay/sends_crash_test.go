@@ -289,6 +289,7 @@ func TestLeaderThatWasFrozenSendsNothingTwice(t *testing.T) {
 			cutLead(t, ws)
 			f.start()
 			require.Equal(t, "UNCERTAIN", strings.Fields(f.ends(id))[0])
+			pgtest.Eventually(t, longEnough, func() bool { return !first.Leads() }, "the first one knows, or has been silent for too long")
 			close(thaw)
 			pgtest.Eventually(t, longEnough, func() error {
 				if rows, _ := first.flights.inFlight(); rows > 0 {
