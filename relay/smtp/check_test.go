@@ -182,6 +182,29 @@ func TestOtherLettersThanASCIIsNeedSMTPUTF8(t *testing.T) {
 	require.Contains(t, commands(s), "MAIL FROM:<calendar@example.org> BODY=8BITMIME SMTPUTF8")
 }
 
+func TestReplyToOfOtherLettersNeedsSMTPUTF8AsWell(t *testing.T) {
+	t.Parallel()
+	d := with(doc{"headers": doc{"Reply-To": "Jürgen <jürgen@example.com>"}})
+	plain, s := start(t)
+	var r *relay.Rejection
+	require.ErrorAs(t, plain.Check(mailTo(d, ada)), &r)
+	require.Equal(t, "smtputf8_missing", r.Reason)
+	result, fault := publish(t, plain, mailTo(d, ada))
+	require.Nil(t, fault)
+	require.Equal(t, relay.OutcomeRejected, result.Outcome)
+	require.Empty(t, s.Mails())
+
+	p, s := start(t, "SMTPUTF8")
+	requireDelivered(t, p, mailTo(d, ada))
+	require.Contains(t, commands(s), "MAIL FROM:<calendar@example.org> SMTPUTF8")
+}
+
+func TestCheckBeforeOpenBlamesNoServer(t *testing.T) {
+	t.Parallel()
+	s := smtptest.Start(t, smtptest.Options{})
+	require.NoError(t, unopened(t, s, destination(s)).Check(mailTo(with(doc{"to": "jürgen@example.com"}), "")))
+}
+
 // commands are what the server was told, as lines.
 func commands(s *smtptest.Server) []string {
 	var list []string

@@ -2,6 +2,7 @@ package smtp
 
 import (
 	"net/mail"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -60,14 +61,13 @@ func (d *document) complete(r reader) {
 // maxSubject keeps a subject within the length of a line (RFC 5322, 2.1.1), whatever it is made of.
 const maxSubject = 900
 
-// international says that the mail can only go where SMTPUTF8 is spoken: an address has other letters than ASCII's.
+// international says that the mail can only go where SMTPUTF8 is spoken: an address that it shows has other letters than ASCII's.
 func (d *document) international() bool {
-	for _, a := range append(append([]*mail.Address{}, d.to...), d.cc...) {
-		if !isASCII(a.Address) {
-			return true
-		}
+	shown := slices.Concat(d.to, d.cc)
+	for _, h := range d.headers {
+		shown = append(shown, h.addresses...)
 	}
-	return false
+	return slices.ContainsFunc(shown, func(a *mail.Address) bool { return !isASCII(a.Address) })
 }
 
 // recipients are whom the mail goes to.
