@@ -41,7 +41,7 @@ type wire struct {
 	net.Conn
 	all     *wires
 	session string
-	mute    bool
+	mute    atomic.Bool // pgx reads elsewhere while a write takes long
 }
 
 var errCut = errors.New("the test has cut the connection")
@@ -74,7 +74,7 @@ func (w *wire) Write(b []byte) (int, error) {
 		_ = w.Close()
 		return 0, errCut
 	}
-	w.mute = end == wireMute
+	w.mute.Store(end == wireMute)
 	return w.Conn.Write(b)
 }
 
@@ -86,7 +86,7 @@ func (w *wire) Read(b []byte) (int, error) {
 	if answered != nil && w.session != "" {
 		answered(w.session)
 	}
-	if w.mute || w.all.dead.Load() {
+	if w.mute.Load() || w.all.dead.Load() {
 		_ = w.Close()
 		return 0, errCut
 	}
@@ -99,6 +99,20 @@ func (f *fixture) wired() *wires {
 	f.relay.cfg.Conn.DialFunc = ws.dial
 	return ws
 }
+
+// onceAnswered does something when the session of sends gets its next answer, which it does not see before that is done.
+func (ws *wires) onceAnswered(do func()) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.answered = func(session string) {
+		if session == "sends" {
+			do()
+		}
+	}
+}
+
+// die cuts all connections.
+func (ws *wires) die() { ws.dead.Store(true) }
 
 func commits(text string) bool {
 	return strings.HasPrefix(text, "Q") && strings.HasSuffix(text, "commit\x00")
@@ -169,7 +183,7 @@ func TestCrashAtEachStep(t *testing.T) {
 		"before the claim": {func(ws *wires, _ *atomic.Bool) {
 			ws.sent = func(session, text string) wireEnd {
 				if session == "sends" && strings.Contains(text, "bob@x") {
-					ws.dead.Store(true)
+					ws.die()
 				}
 				return wireGoes
 			}
@@ -177,15 +191,12 @@ func TestCrashAtEachStep(t *testing.T) {
 		"after the claim": {func(ws *wires, _ *atomic.Bool) {
 			var bob bool
 			ws.sent = func(session, text string) wireEnd {
-				bob = bob || session == "sends" && strings.Contains(text, "bob@x")
-				if session == "sends" && bob && commits(text) {
-					ws.mu.Lock()
-					ws.answered = func(session string) {
-						if session == "sends" {
-							ws.dead.Store(true)
-						}
-					}
-					ws.mu.Unlock()
+				if session != "sends" { // the others have goroutines of their own
+					return wireGoes
+				}
+				bob = bob || strings.Contains(text, "bob@x")
+				if bob && commits(text) {
+					ws.onceAnswered(ws.die)
 				}
 				return wireGoes
 			}
@@ -193,7 +204,7 @@ func TestCrashAtEachStep(t *testing.T) {
 		"after the send": {func(ws *wires, bob *atomic.Bool) {
 			ws.sent = func(session, _ string) wireEnd {
 				if bob.Load() {
-					ws.dead.Store(true)
+					ws.die()
 				}
 				return wireGoes
 			}
@@ -201,13 +212,7 @@ func TestCrashAtEachStep(t *testing.T) {
 		"after sent_at": {func(ws *wires, bob *atomic.Bool) {
 			ws.sent = func(session, text string) wireEnd {
 				if session == "sends" && bob.Load() && commits(text) {
-					ws.mu.Lock()
-					ws.answered = func(session string) {
-						if session == "sends" {
-							ws.dead.Store(true)
-						}
-					}
-					ws.mu.Unlock()
+					ws.onceAnswered(ws.die)
 				}
 				return wireGoes
 			}
@@ -264,13 +269,7 @@ func TestLeaderThatWasFrozenSendsNothingTwice(t *testing.T) {
 			} else {
 				ws.sent = func(session, text string) wireEnd {
 					if session == "sends" && commits(text) {
-						ws.mu.Lock()
-						ws.answered = func(session string) {
-							if session == "sends" {
-								freeze()
-							}
-						}
-						ws.mu.Unlock()
+						ws.onceAnswered(freeze)
 					}
 					return wireGoes
 				}
@@ -280,13 +279,11 @@ func TestLeaderThatWasFrozenSendsNothingTwice(t *testing.T) {
 			id := f.one(insertMail, `["ann@x"]`, 1)
 			f.offer(id)
 			<-frozen
-			// Its leader session is gone, as the server ends that of a frozen process; the others work.
-			f.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pgrelay leader'`)
+			cutLead(ws)
 			if sends { // one recorder serves both
 				f.pubs["mail"] = newRecorder(false)
 			}
 			f.build(toMail)
-			cutLead(t, ws)
 			f.start()
 			require.Equal(t, "UNCERTAIN", strings.Fields(f.ends(id))[0])
 			pgtest.Eventually(t, longEnough, func() bool { return !first.Leads() }, "the first one knows, or has been silent for too long")
@@ -306,9 +303,8 @@ func TestLeaderThatWasFrozenSendsNothingTwice(t *testing.T) {
 	}
 }
 
-// cutLead keeps a relay from leading again.
-func cutLead(t *testing.T, ws *wires) {
-	t.Helper()
+// cutLead ends a relay's leader session, as the server ends that of a frozen process, and keeps it from leading again; the others work.
+func cutLead(ws *wires) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	before := ws.sent
