@@ -30,43 +30,37 @@ type service struct {
 }
 
 func play() stage.Play {
-	p := stage.Play{Name: "booking", Configuration: configuration, Schema: schema, Queues: []string{queue}}
-	c := &service{b: booking{
+	return stage.Play{Name: "booking", Configuration: configuration, Schema: schema, Queues: []string{queue}, Acts: acts}
+}
+
+func acts(s *stage.Stage) []stage.Act {
+	c := &service{Stage: s, b: booking{
 		Title: "Room 7", Guests: []string{"ada@example.com", "Béla <bela@example.com>", "chen@example.com"},
 		Start: time.Date(2027, 5, 3, 9, 0, 0, 0, time.UTC), End: time.Date(2027, 5, 3, 10, 0, 0, 0, time.UTC),
 	}}
-	for _, act := range []struct {
-		title string
-		play  func(context.Context, *service) error
-	}{
-		{"An outbox with a status of its own", begins},
-		{"One booking: a row for the queue, a row for the mail to its guests", books},
-		{"A change, and the end", changes},
-		{"A guest whose mail is refused", refuses},
-		{"A mail of which nobody knows whether it arrived", loses},
-		{"The end", ends},
-	} {
-		p.Acts = append(p.Acts, stage.Act{Title: act.title, Play: func(ctx context.Context, s *stage.Stage) error {
-			c.Stage = s
-			return act.play(ctx, c)
-		}})
+	return []stage.Act{
+		{Title: "An outbox with a status of its own", Play: c.begins},
+		{Title: "One booking: a row for the queue, a row for the mail to its guests", Play: c.books},
+		{Title: "A change, and the end", Play: c.changes},
+		{Title: "A guest whose mail is refused", Play: c.refuses},
+		{Title: "A mail of which nobody knows whether it arrived", Play: c.loses},
+		{Title: "The end", Play: c.ends},
 	}
-	return p
 }
 
-func begins(ctx context.Context, c *service) error {
+func (c *service) begins(ctx context.Context) error {
 	c.Text("The tables are those of examples/booking/schema.sql, the configuration is pgrelay.yaml beside it.")
 	return c.Begin(ctx)
 }
 
-func books(ctx context.Context, c *service) error {
+func (c *service) books(ctx context.Context) error {
 	if err := book(ctx, c.Conn, &c.b); err != nil {
 		return err
 	}
 	return c.arrive(ctx, 3)
 }
 
-func changes(ctx context.Context, c *service) error {
+func (c *service) changes(ctx context.Context) error {
 	if err := reschedule(ctx, c.Conn, &c.b, 24*time.Hour); err != nil {
 		return err
 	}
@@ -79,7 +73,7 @@ func changes(ctx context.Context, c *service) error {
 	return c.arrive(ctx, 3)
 }
 
-func refuses(ctx context.Context, c *service) error {
+func (c *service) refuses(ctx context.Context) error {
 	c.Text("The server knows no gone@example.com. The others have their mail, the event is FAILED and says why:")
 	c.Mail.SetFault(smtptest.For("gone@example.com", "RCPT", smtptest.Fault{Reply: "550 5.1.1 no such user"}))
 	b := c.b
@@ -103,7 +97,7 @@ func refuses(ctx context.Context, c *service) error {
 	return nil
 }
 
-func loses(ctx context.Context, c *service) error {
+func (c *service) loses(ctx context.Context) error {
 	c.Text("The server takes the mail to Ada, and the connection breaks before it says so. It is not sent again, and not " +
 		"forgotten: a person decides.")
 	c.Mail.SetFault(smtptest.For("ada@example.com", "DOT", smtptest.Fault{Accept: true, Cut: true}))
@@ -133,7 +127,7 @@ func loses(ctx context.Context, c *service) error {
 	return c.Until(ctx, "SELECT count(*) = 1 FROM outbox_events WHERE status = 'FAILED'")
 }
 
-func ends(_ context.Context, c *service) error {
+func (c *service) ends(_ context.Context) error {
 	if err := c.Run("status"); err != nil {
 		return err
 	}

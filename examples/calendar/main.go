@@ -31,29 +31,25 @@ type calendar struct {
 }
 
 func play() stage.Play {
-	p := stage.Play{Name: "calendar", Configuration: configuration, Schema: schema, Queues: []string{calendarQueue, mailQueue}}
-	c := &calendar{arrived: map[string]int{}}
-	for _, act := range []struct {
-		title string
-		play  func(context.Context, *calendar) error
-	}{
-		{"Three outboxes, as they are", begins},
-		{"The message is made of the job", maps},
-		{"A row waits until its job is ready", waits},
-		{"A row that can't be mapped holds up nobody", stamps},
-		{"The scheduler sends a row again, until it is switched off", schedules},
-		{"A job is sent again by its id", republishes},
-		{"The end", ends},
-	} {
-		p.Acts = append(p.Acts, stage.Act{Title: act.title, Play: func(ctx context.Context, s *stage.Stage) error {
-			c.Stage = s
-			return act.play(ctx, c)
-		}})
+	return stage.Play{
+		Name: "calendar", Configuration: configuration, Schema: schema, Queues: []string{calendarQueue, mailQueue}, Acts: acts,
 	}
-	return p
 }
 
-func begins(ctx context.Context, c *calendar) error {
+func acts(s *stage.Stage) []stage.Act {
+	c := &calendar{Stage: s, arrived: map[string]int{}}
+	return []stage.Act{
+		{Title: "Three outboxes, as they are", Play: c.begins},
+		{Title: "The message is made of the job", Play: c.maps},
+		{Title: "A row waits until its job is ready", Play: c.waits},
+		{Title: "A row that can't be mapped holds up nobody", Play: c.stamps},
+		{Title: "The scheduler sends a row again, until it is switched off", Play: c.schedules},
+		{Title: "A job is sent again by its id", Play: c.republishes},
+		{Title: "The end", Play: c.ends},
+	}
+}
+
+func (c *calendar) begins(ctx context.Context) error {
 	c.Text("The tables are those of examples/calendar/schema.sql, the configuration is pgrelay.yaml beside it.")
 	if err := c.Begin(ctx); err != nil {
 		return err
@@ -63,7 +59,7 @@ func begins(ctx context.Context, c *calendar) error {
 	return err
 }
 
-func maps(ctx context.Context, c *calendar) (err error) {
+func (c *calendar) maps(ctx context.Context) (err error) {
 	c.Text("A calendar job of the kind google_calendar, and its row in calendar_sync_outbox:")
 	if c.job, err = backfillCalendar(ctx, c.Conn, c.link, "google_calendar"); err != nil {
 		return err
@@ -71,7 +67,7 @@ func maps(ctx context.Context, c *calendar) (err error) {
 	return c.arrives(ctx, calendarQueue)
 }
 
-func waits(ctx context.Context, c *calendar) error {
+func (c *calendar) waits(ctx context.Context) error {
 	job, err := backfillMail(ctx, c.Conn, c.link, nil)
 	if err != nil {
 		return err
@@ -98,7 +94,7 @@ func waits(ctx context.Context, c *calendar) error {
 	return c.arrives(ctx, mailQueue)
 }
 
-func stamps(ctx context.Context, c *calendar) error {
+func (c *calendar) stamps(ctx context.Context) error {
 	c.Text("A job of a kind that no route takes. It is stamped, and pgrelay says so:")
 	if _, err := backfillCalendar(ctx, c.Conn, c.link, "outlook_calendar"); err != nil {
 		return err
@@ -128,7 +124,7 @@ func stamps(ctx context.Context, c *calendar) error {
 	return c.Until(ctx, "SELECT count(*) = 1 FROM email_backfill_completion_outbox WHERE completed_at IS NOT NULL")
 }
 
-func schedules(ctx context.Context, c *calendar) error {
+func (c *calendar) schedules(ctx context.Context) error {
 	if err := c.Exec(ctx, fmt.Sprintf("INSERT INTO calendar_syncs (backfill_job_id, every)\nVALUES ('%s', '1 s')", c.job)); err != nil {
 		return err
 	}
@@ -149,7 +145,7 @@ func schedules(ctx context.Context, c *calendar) error {
 	return c.Until(ctx, "SELECT count(*) = 0 FROM calendar_sync_outbox WHERE published_at IS NULL")
 }
 
-func republishes(ctx context.Context, c *calendar) error {
+func (c *calendar) republishes(ctx context.Context) error {
 	c.arrived[calendarQueue] = c.Queues.Count(calendarQueue) // a last one of the scheduler may have come
 	if err := c.Run("republish", "--table", "calendar_sync_outbox", "--where", "backfill_job_id="+c.job); err != nil {
 		return err
@@ -157,7 +153,7 @@ func republishes(ctx context.Context, c *calendar) error {
 	return c.arrives(ctx, calendarQueue)
 }
 
-func ends(_ context.Context, c *calendar) error {
+func (c *calendar) ends(_ context.Context) error {
 	if err := c.Run("status"); err != nil {
 		return err
 	}

@@ -14,25 +14,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"pgrelay/internal/exampletest"
 	"pgrelay/internal/stage"
 )
-
-// build makes the program that the demo shows.
-func build(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "pgrelay")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "pgrelay/cmd/pgrelay").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return path
-}
 
 func TestTheDemoPlaysToItsEndAndItsCountAddsUp(t *testing.T) {
 	t.Parallel()
 	var printed bytes.Buffer
-	err := stage.Run(t.Context(), &printed, build(t), play())
+	err := stage.Run(t.Context(), &printed, exampletest.Build(t), play())
 	require.NoError(t, err, "%s", printed.String())
-	for _, step := range steps {
-		require.Contains(t, printed.String(), step.title)
+	for _, act := range acts(nil) {
+		require.Contains(t, printed.String(), act.Title)
 	}
 	for line := range strings.Lines(printed.String()) {
 		line = strings.TrimSuffix(line, "\n")
@@ -42,7 +34,7 @@ func TestTheDemoPlaysToItsEndAndItsCountAddsUp(t *testing.T) {
 
 func TestCtrlCLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	binary, temp := build(t), t.TempDir()
+	binary, temp := exampletest.Build(t), t.TempDir()
 	// The server may run as somebody else, who has to get there.
 	require.NoError(t, os.Chmod(filepath.Dir(temp), 0o711))
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-pgrelay", binary)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	_ "embed"
 
 	"pgrelay/internal/stage"
@@ -21,13 +20,5 @@ type demo struct {
 }
 
 func play() stage.Play {
-	p := stage.Play{Name: "demo", Configuration: configuration, Schema: schema, Queues: []string{queueName}}
-	var d demo
-	for _, step := range steps {
-		p.Acts = append(p.Acts, stage.Act{Title: step.title, Play: func(ctx context.Context, s *stage.Stage) error {
-			d.Stage = s
-			return step.play(ctx, &d)
-		}})
-	}
-	return p
+	return stage.Play{Name: "demo", Configuration: configuration, Schema: schema, Queues: []string{queueName}, Acts: acts}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pgrelay/internal/sqstest"
+	"pgrelay/internal/stage"
 )
 
 const (
@@ -23,28 +24,28 @@ const (
 	outage = 400 // bookings during the outage
 )
 
-// steps are the demo, in turn.
-var steps = []struct {
-	title string
-	play  func(context.Context, *demo) error
-}{
-	{"Two commands: migrate up, run", begins},
-	{"A committed row is a message", commits},
-	{"A rolled-back transaction sends nothing", rollsBack},
-	{"Rows of one key arrive in the order of their commits", keepsOrder},
-	{"An outage of SQS loses nothing", outlasts},
-	{"What cannot be sent is a dead letter, and can be mended", buries},
-	{"What was sent can be sent again", repeats},
-	{"The count", counts},
+// acts are the demo, in turn.
+func acts(s *stage.Stage) []stage.Act {
+	d := &demo{Stage: s}
+	return []stage.Act{
+		{Title: "Two commands: migrate up, run", Play: d.begins},
+		{Title: "A committed row is a message", Play: d.commits},
+		{Title: "A rolled-back transaction sends nothing", Play: d.rollsBack},
+		{Title: "Rows of one key arrive in the order of their commits", Play: d.keepsOrder},
+		{Title: "An outage of SQS loses nothing", Play: d.outlasts},
+		{Title: "What cannot be sent is a dead letter, and can be mended", Play: d.buries},
+		{Title: "What was sent can be sent again", Play: d.repeats},
+		{Title: "The count", Play: d.counts},
+	}
 }
 
-func begins(ctx context.Context, s *demo) error {
+func (s *demo) begins(ctx context.Context) error {
 	s.Text("The configuration, pgrelay.yaml:")
 	s.Output(configuration)
 	return s.Begin(ctx)
 }
 
-func commits(ctx context.Context, s *demo) error {
+func (s *demo) commits(ctx context.Context) error {
 	first := guest(0)
 	s.Text("A booking and its event, in one transaction:")
 	s.SQL(append(first.statements(), "COMMIT")...)
@@ -84,7 +85,7 @@ func commits(ctx context.Context, s *demo) error {
 	return nil
 }
 
-func rollsBack(ctx context.Context, s *demo) error {
+func (s *demo) rollsBack(ctx context.Context) error {
 	b := booking{room: "room-1", guest: "Nobody", kind: confirmed}
 	s.SQL(append(b.statements(), "ROLLBACK")...)
 	if _, err := b.begin(ctx, s.Conn); err != nil {
@@ -108,7 +109,7 @@ func rollsBack(ctx context.Context, s *demo) error {
 	return nil
 }
 
-func keepsOrder(ctx context.Context, s *demo) error {
+func (s *demo) keepsOrder(ctx context.Context) error {
 	const writers, each, rooms = 4, 30, 3
 	s.Text("%d connections book %d times each in %d rooms, side by side. Each locks the room's row before it "+
 		"inserts, so that the transactions of one room take turns.", writers, each, rooms)
@@ -155,7 +156,7 @@ func bookMany(ctx context.Context, conn *pgx.Conn, l *ledger, name string, n, ro
 	return nil
 }
 
-func outlasts(ctx context.Context, s *demo) error {
+func (s *demo) outlasts(ctx context.Context) error {
 	s.Text("SQS answers 503 from now on. %d bookings are committed meanwhile.", outage)
 	s.Queues.Down()
 	before := s.ledger.expected()
@@ -182,7 +183,7 @@ func outlasts(ctx context.Context, s *demo) error {
 	return nil
 }
 
-func buries(ctx context.Context, s *demo) error {
+func (s *demo) buries(ctx context.Context) error {
 	s.Text("Somebody misspells the event's type, and no route takes it. The next row goes out all the same.")
 	dead := booking{room: "room-1", guest: "Mona", kind: "boking.confirmed"}
 	s.SQL(dead.statements()[3])
@@ -220,7 +221,7 @@ func buries(ctx context.Context, s *demo) error {
 	return nil
 }
 
-func repeats(ctx context.Context, s *demo) error {
+func (s *demo) repeats(ctx context.Context) error {
 	s.ledger.extra++
 	if err := s.Run("republish", "--table", outbox, "--id", "1"); err != nil {
 		return err
@@ -236,7 +237,7 @@ func repeats(ctx context.Context, s *demo) error {
 	return nil
 }
 
-func counts(_ context.Context, s *demo) error {
+func (s *demo) counts(_ context.Context) error {
 	if err := s.End(); err != nil {
 		return err
 	}

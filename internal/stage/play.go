@@ -24,13 +24,13 @@ type Play struct {
 	Configuration string   // pgrelay.yaml; it finds DATABASE_URL, SQS_ENDPOINT, HTTP_ADDR and SMTP_HOST, _PORT and _TLS in its environment
 	Schema        string   // the user's own tables
 	Queues        []string // that the local SQS has
-	Acts          []Act
+	Acts          func(*Stage) []Act
 }
 
 // Act is one thing that is shown.
 type Act struct {
 	Title string
-	Play  func(context.Context, *Stage) error
+	Play  func(context.Context) error
 }
 
 // Main runs the play as a program.
@@ -56,7 +56,7 @@ func Run(ctx context.Context, w io.Writer, binary string, p Play) error {
 	s := &Stage{Page: &Page{w: w}, end: end}
 	err := s.open(playing, binary, p)
 	if err == nil {
-		err = s.play(playing, p.Acts)
+		err = s.play(playing, p.Acts(s))
 	}
 	if ctx.Err() != nil {
 		return errors.Join(ErrStopped, s.close(false))
@@ -70,7 +70,7 @@ func Run(ctx context.Context, w io.Writer, binary string, p Play) error {
 func (s *Stage) play(ctx context.Context, acts []Act) error {
 	for i, act := range acts {
 		s.heading(i+1, act.Title)
-		if err := act.Play(ctx, s); err != nil {
+		if err := act.Play(ctx); err != nil {
 			if cause := context.Cause(ctx); cause != nil {
 				err = cause
 			}
