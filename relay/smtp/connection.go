@@ -55,6 +55,11 @@ func (p *Publisher) dial(ctx context.Context) (*connection, *relay.Fault) {
 	if err != nil {
 		return nil, p.fault(ctx, stepConnect, err)
 	}
+	return p.session(ctx, raw)
+}
+
+// session makes a connection of one that stands. It closes it if it can't.
+func (p *Publisher) session(ctx context.Context, raw net.Conn) (*connection, *relay.Fault) {
 	c := &connection{raw: raw}
 	release := c.bind(ctx)
 	fault := p.begin(ctx, c)

@@ -84,10 +84,12 @@ func (p *Publisher) Open(ctx context.Context) error {
 // greet begins a transaction and gives it up again.
 func (p *Publisher) greet(ctx context.Context, c *connection) *relay.Fault {
 	release := c.bind(ctx)
-	defer release()
 	err := c.client.Mail(envelope(p.from.Address), nil)
 	if err == nil {
 		err = c.client.Reset()
+	}
+	if !release() && err == nil {
+		err = context.Cause(ctx)
 	}
 	if err != nil {
 		return p.fault(ctx, stepMail, err)
