@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -163,7 +162,7 @@ func (t *Table) readJoin(ctx context.Context, conn *pgx.Conn) (problem, err erro
 			continue
 		}
 		fields, err := describe(ctx, conn, piece.sql)
-		if pg := new(pgconn.PgError); errors.As(err, &pg) && !sessionLost(conn, err) {
+		if pg := objection(conn, err); pg != nil {
 			return t.refuseSQL(piece.key, "SELECT", pg, conn.Config().User), nil
 		}
 		if err != nil {

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -257,5 +258,25 @@ func TestMalformedRowIsStampedWithItsColumnsWhereTheOutboxSaysSo(t *testing.T) {
 		outbox.Set = set
 		_, err := OpenTable(t.Context(), f.conn, outbox, []Sink{{Name: "queue"}, {Name: "fifo"}})
 		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestLockedTableIsNothingAgainstTheSQLThatNamesIt(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, toQueue, append(backfillTables, `CREATE TABLE other (reason text)`)...)
+	f.exec(`SET lock_timeout = '50ms'`)
+	assigned := config.Outbox{
+		Table: "backfill", Routes: []config.Route{{Kind: "*", To: "queue", Body: "x"}},
+		OnMalformed: config.MalformedStamp, Set: "created_at = (SELECT now() FROM other)",
+	}
+	for locked, outbox := range map[string]config.Outbox{"jobs": backfillOutbox, "other": assigned} {
+		tx := f.transaction(`LOCK ` + locked)
+		_, err := OpenTable(t.Context(), f.conn, outbox, []Sink{{Name: "queue"}})
+		var refused *TableError
+		require.False(t, errors.As(err, &refused), "%v", err)
+		require.True(t, Passing(err), "%v", err)
+		require.NoError(t, tx.Rollback(t.Context()))
+		_, err = OpenTable(t.Context(), f.conn, outbox, []Sink{{Name: "queue"}})
+		require.NoError(t, err)
 	}
 }

@@ -2,12 +2,10 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"pgrelay/internal/config"
 )
@@ -42,7 +40,7 @@ func (t *Table) trySet(ctx context.Context, conn *pgx.Conn) (problem, err error)
 		return nil, nil
 	}
 	_, err = conn.Exec(ctx, "EXPLAIN "+t.dropSQL(fmt.Sprintf(`SELECT NULL::%s AS "pgrelay k"`, t.IDColumn.Type)))
-	if pg := new(pgconn.PgError); errors.As(err, &pg) && !sessionLost(conn, err) {
+	if pg := objection(conn, err); pg != nil {
 		return t.refuseSQL("set", "UPDATE", pg, conn.Config().User), nil
 	}
 	if err != nil {

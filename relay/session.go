@@ -123,6 +123,22 @@ func rowFault(err error) bool {
 	return len(state) == 5 && slices.Contains([]string{"09", "21", "22", "23", "44", "54", "P0", "XX"}, state[:2])
 }
 
+// Passing says that the server has nothing against a statement and will answer it at another time: somebody has a table locked, or the
+// server is short of something.
+func Passing(err error) bool {
+	state := sqlState(err)
+	return state == lockNotAvailable || state == "57014" || len(state) == 5 && slices.Contains([]string{"40", "53"}, state[:2])
+}
+
+// objection is what the server has against a statement itself, which it reads now; nil where the session or the moment is to blame.
+func objection(conn *pgx.Conn, err error) *pgconn.PgError {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || sessionLost(conn, err) || Passing(err) {
+		return nil
+	}
+	return pg
+}
+
 // storable makes text from outside fit a text column: no NUL, and nothing that the server's encoding may not have.
 func storable(conn *pgx.Conn, text string) string {
 	unicode := conn.PgConn().ParameterStatus("server_encoding") == "UTF8"

@@ -143,7 +143,7 @@ func awaitTables(ctx context.Context, config *pgx.ConnConfig, cfg *config.Config
 			tables, err = startTables(ctx, conn, cfg, log)
 			lost := conn.IsClosed()
 			_ = conn.Close(context.WithoutCancel(ctx)) // only read from
-			if err == nil || !lost && !passing(err) {
+			if err == nil || !lost && !relay.Passing(err) {
 				return tables, err
 			}
 		}
@@ -160,7 +160,7 @@ func awaitTables(ctx context.Context, config *pgx.ConnConfig, cfg *config.Config
 		}
 		switch {
 		case text == said:
-		case refused == nil && passing(err):
+		case refused == nil && relay.Passing(err):
 			log.Error().Str("error", text).Msg("the tables can't be looked at now; trying again")
 		default:
 			log.Error().Str("error", text).Msg("PostgreSQL is out of reach; trying again")
@@ -193,13 +193,6 @@ func startTables(ctx context.Context, conn *pgx.Conn, cfg *config.Config, log ze
 		log.WithLevel(level).Str("check", line.Name).Str("fix", line.Fix).Msg(line.Text)
 	}
 	return tables, nil
-}
-
-// passing says that the server has nothing against the question, and will answer it: somebody has a table locked, or the server is
-// short of something.
-func passing(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "55P03" || pg.Code == "57014" || pg.Code[:2] == "40" || pg.Code[:2] == "53")
 }
 
 // hopeless says that the server answered and that trying again would bring the same answer: wrong password or role
