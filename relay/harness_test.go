@@ -224,7 +224,7 @@ func (f *fixture) build(outbox config.Outbox) {
 			pub = mailer{f.pubs[name]}
 		}
 		destinations = append(destinations, Destination{sink, pub, config.Destination{
-			Concurrency: 8, Timeout: config.Duration(5 * time.Second),
+			Concurrency: 8, Timeout: config.Duration(longEnough), // for calls that a test holds
 			Pause: config.Pause{Initial: config.Duration(10 * time.Millisecond), Max: config.Duration(50 * time.Millisecond)},
 		}})
 	}

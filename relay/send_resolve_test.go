@@ -6,9 +6,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"pgrelay/internal/pgtest"
 )
 
-// doubtful is a running relay and a row of its mail of which nobody knows whether it arrived at lost@x.
+// doubtfulMail is a running relay and a row of its mail of which nobody knows whether it arrived at lost@x.
 func doubtfulMail(t *testing.T) (f *fixture, id, event string) {
 	t.Helper()
 	f = newFixture(t, toMail)
@@ -17,6 +19,20 @@ func doubtfulMail(t *testing.T) (f *fixture, id, event string) {
 	id = f.one(insertMail, `["ann@x", "lost@x", "bob@x"]`, 1)
 	require.Contains(t, f.ends(id), "UNCERTAIN")
 	return f, id, f.one(`SELECT event_id::text FROM pgrelay.outbox_events WHERE id::text = $1`, id)
+}
+
+// heldMail is a running relay and a row whose send to ann@x is claimed, and has no answer before the recorder's hold is closed.
+func heldMail(t *testing.T) (f *fixture, id string) {
+	t.Helper()
+	f = newFixture(t, toMail)
+	f.pubs["mail"].hold = make(chan struct{})
+	f.start()
+	id = f.one(insertMail, `["ann@x"]`, 1)
+	pgtest.Eventually(t, longEnough, func() bool {
+		f.offer(id)
+		return f.one(`SELECT count(*)::text FROM pgrelay.notification_sends`) == "1"
+	}, "its send is claimed")
+	return f, id
 }
 
 func (f *fixture) resolve(d Decision) (Resolved, error) {
@@ -53,15 +69,7 @@ func TestUncertainSendsAreListedAndExplained(t *testing.T) {
 
 func TestSendInProgressIsNotUncertain(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, toMail)
-	hold := make(chan struct{})
-	f.pubs["mail"].hold = hold
-	f.start()
-	id := f.one(insertMail, `["ann@x"]`, 1)
-	f.offer(id)
-	for f.one(`SELECT count(*)::text FROM pgrelay.notification_sends`) == "0" {
-		f.offer(id)
-	}
+	f, id := heldMail(t)
 	require.Empty(t, f.listed(true))
 	require.Equal(t, "ann@x pending pgrelay.outbox_events "+id, f.listed(false))
 	event := f.one(`SELECT event_id::text FROM pgrelay.outbox_events`)
@@ -70,7 +78,7 @@ func TestSendInProgressIsNotUncertain(t *testing.T) {
 		var flying *InFlightError
 		require.ErrorAs(t, err, &flying)
 	}
-	close(hold)
+	close(f.pubs["mail"].hold)
 	f.settled(0)
 	require.Equal(t, "ann@x sent", f.sends(id))
 }

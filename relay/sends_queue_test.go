@@ -46,6 +46,7 @@ func TestQueueMessagesThatGoAtMostOnceGoInFullCallsAndNeverTwice(t *testing.T) {
 		}
 		return nil
 	}, "all are settled")
+	require.NoError(t, f.stop()) // what it wrote may be read
 	require.Equal(t, "DEAD 10, PUBLISHED 80, UNCERTAIN 10", f.one(`SELECT string_agg(status || ' ' || n, ', ' ORDER BY status)
 		FROM (SELECT status, count(*) AS n FROM pgrelay.outbox_event_status GROUP BY 1) s`))
 	require.Equal(t, "80 10", f.one(`SELECT count(sent_at) || ' ' || count(*) FILTER (WHERE sent_at IS NULL) FROM pgrelay.notification_sends WHERE recipient = 'queue'`))
@@ -66,9 +67,10 @@ func TestDestinationThatIsDownKeepsNoClaims(t *testing.T) {
 			f.pubs[name].fault = func([]*Message) *Fault { return &Fault{Reason: "unreachable"} }
 			f.start()
 			id := f.one(`INSERT INTO pgrelay.outbox_events (event_type, payload) VALUES ($1, '["ann@x", "bob@x"]') RETURNING id::text`, kind)
-			for f.relay.destinations[f.sink(name)].state().reason != "unreachable" {
+			pgtest.Eventually(t, longEnough, func() bool {
 				f.offer(id)
-			}
+				return f.relay.destinations[f.sink(name)].state().reason == "unreachable"
+			}, "%s is paused", name)
 			f.pubs[name].mu.Lock()
 			f.pubs[name].fault = nil
 			f.pubs[name].mu.Unlock()
@@ -219,20 +221,13 @@ func TestReleaseWaitsForTheEndOfItsTransaction(t *testing.T) {
 
 func TestSentAtIsCommittedBeforeTheRowIsStamped(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, toMail)
-	hold := make(chan struct{})
-	f.pubs["mail"].hold = hold
-	f.start()
-	id := f.one(insertMail, `["ann@x"]`, 1)
-	for f.one(`SELECT count(*)::text FROM pgrelay.notification_sends`) == "0" {
-		f.offer(id)
-	}
+	f, id := heldMail(t)
 	other := f.db.Connect(t)
 	tx, err := other.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), `SELECT FROM pgrelay.notification_sends FOR UPDATE`)
 	require.NoError(t, err)
-	close(hold)
+	close(f.pubs["mail"].hold)
 	pgtest.Eventually(t, longEnough, func() error {
 		f.relay.sends.mu.Lock()
 		defer f.relay.sends.mu.Unlock()

@@ -326,6 +326,9 @@ func TestOldWorkerAndRelayShareATableByItsStatus(t *testing.T) {
 	f := newFixture(t, outbox, bookings.ddl...)
 	f.exec(`INSERT INTO booked (body) SELECT n::text FROM generate_series(1, 2000) n`)
 	f.start()
+	look := func() { f.offer(first(f, f.relay.Tables()[0].FirstLook(), f.relay.rooms())...) }
+	look() // a part of the rows, so that the relay has its share
+	f.pubs["queue"].wait(t, 1)
 	var mu sync.Mutex
 	sent := map[string]int{}
 	done := make(chan error, 1)
@@ -337,15 +340,19 @@ func TestOldWorkerAndRelayShareATableByItsStatus(t *testing.T) {
 			sent[id]++
 		})
 	}()
+	pgtest.Eventually(t, longEnough, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(sent) > 0
+	}, "the worker has its share")
 	pgtest.Eventually(t, longEnough, func() error { // as the poller does
-		f.offer(first(f, f.relay.Tables()[0].FirstLook(), f.relay.rooms())...)
+		look()
 		if pending := f.one(bookings.pending); pending != "0" {
 			return fmt.Errorf("%s rows are left", pending)
 		}
 		return nil
 	}, "all rows are sent by either")
 	require.NoError(t, <-done)
-	byWorker := len(sent)
 	for _, m := range f.pubs["queue"].messages() {
 		sent[f.one(`SELECT id::text FROM booked WHERE body = $1`, m.Body)]++
 	}
@@ -353,8 +360,6 @@ func TestOldWorkerAndRelayShareATableByItsStatus(t *testing.T) {
 	for id, n := range sent {
 		require.Equal(t, 1, n, "row %s", id)
 	}
-	require.Positive(t, byWorker, "the worker had its share")
-	require.Less(t, byWorker, 2000, "and the relay")
 }
 
 func TestRowsThatAWorkerHasLockedAreSkippedWhateverTheirStatus(t *testing.T) {
