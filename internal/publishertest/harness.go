@@ -19,10 +19,8 @@ type Harness struct {
 	Publisher relay.Publisher
 	// Received tells all that arrived, in its order of arrival.
 	Received func() []Received
-	// Hang has the destination answer no more, until the test ends.
-	Hang func()
-	// Hung, if set, tells that a call has come to where it hangs; else that is taken for granted after a moment.
-	Hung <-chan struct{}
+	// Hang has the destination answer no more, until the test ends. Each call that was sent and waits for its answer calls hung.
+	Hang func(hung func())
 	// Dress, if set, makes a message into one that the destination takes.
 	Dress func(*relay.Message)
 	// Break has the destination refuse or drop every call.

@@ -5,7 +5,6 @@ import (
 	"io"
 	"mime/quotedprintable"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -28,21 +27,18 @@ func harness(t *testing.T, timeout time.Duration) publishertest.Harness {
 	d.Timeout = config.Duration(timeout)
 	p, err := New(d, Options{})
 	require.NoError(t, err)
-	hung := make(chan struct{})
-	var once sync.Once
 	return publishertest.Harness{
 		Publisher: p,
 		Received:  func() []publishertest.Received { return received(t, s) },
-		Hang: func() {
+		Hang: func(hung func()) {
 			s.SetFault(func(c smtptest.Command) smtptest.Fault {
 				if c.Verb != "DOT" {
 					return smtptest.Fault{}
 				}
-				once.Do(func() { close(hung) })
+				hung()
 				return hang
 			})
 		},
-		Hung:  hung,
 		Break: func() { s.SetFault(smtptest.On("MAIL", cut)) },
 		Dress: dress,
 		Bad:   &relay.Message{Body: `"`, Recipient: ada},

@@ -34,9 +34,17 @@ func harness(t *testing.T, queue string, timeout time.Duration) publishertest.Ha
 	return publishertest.Harness{
 		Publisher: p,
 		Received:  func() []publishertest.Received { return received(ts, queue) },
-		Hang:      func() { ts.SetFault(onSend(sqstest.Fault{Delay: time.Hour})) },
-		Break:     func() { ts.SetFault(onSend(sqstest.Fault{Status: 503})) },
-		Bad:       &relay.Message{Body: "\x01", Group: "g", DedupID: "d"},
+		Hang: func(hung func()) {
+			ts.SetFault(func(r sqstest.Request) sqstest.Fault {
+				if r.Action != "SendMessageBatch" {
+					return sqstest.Fault{}
+				}
+				hung()
+				return sqstest.Fault{Delay: time.Hour}
+			})
+		},
+		Break: func() { ts.SetFault(onSend(sqstest.Fault{Status: 503})) },
+		Bad:   &relay.Message{Body: "\x01", Group: "g", DedupID: "d"},
 	}
 }
 

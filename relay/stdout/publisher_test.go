@@ -28,10 +28,10 @@ func TestContract(t *testing.T) {
 		return publishertest.Harness{
 			Publisher: publisher(t, timeout, out),
 			Received:  func() []publishertest.Received { return out.received(t) },
-			Hang: func() {
+			Hang: func(hung func()) {
 				released := make(chan struct{})
 				t.Cleanup(func() { close(released) })
-				out.set(func([]byte) (int, error) { <-released; return 0, io.ErrClosedPipe })
+				out.set(func([]byte) (int, error) { hung(); <-released; return 0, io.ErrClosedPipe })
 			},
 			Break: func() { out.set(func([]byte) (int, error) { return 0, syscall.ENOSPC }) },
 			Bad:   &relay.Message{EventID: "1", Body: "\xff"},
