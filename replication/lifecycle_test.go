@@ -82,12 +82,14 @@ func TestATemporarySlotEndsWithItsConnection(t *testing.T) {
 func TestADroppedSlotIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, pgtest.New(t))
-	r.timing.retryFirst = 500 * time.Millisecond // leaves room for the drop
+	r.timing.retryFirst = 500 * time.Millisecond // leaves room for the drop, on most machines at the first try
 	r.start().connected()
 	admin := r.db.Connect(t)
-	_, err := admin.Exec(t.Context(), `SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1`, r.cfg.Slot)
-	require.NoError(t, err)
-	r.eventually("the slot can be dropped", func() error { return Drop(t.Context(), admin, r.cfg.Slot) })
+	var ended int64
+	r.eventually("the slot is dropped", func() error {
+		ended += query[int64](t, r.db, `SELECT count(pg_terminate_backend(active_pid)) FROM pg_replication_slots WHERE slot_name = $1`, r.cfg.Slot)
+		return Drop(t.Context(), admin, r.cfg.Slot)
+	})
 	r.eventually("the slot is made again", func() error {
 		if got := r.sink.caughtUp(); !slices.Equal(got, []string{"slot created: missing", "slot created: missing"}) {
 			return fmt.Errorf("%q", got)
@@ -95,7 +97,9 @@ func TestADroppedSlotIsMadeAgain(t *testing.T) {
 		return nil
 	})
 	r.arrives("outbox", r.insert(1)...)
-	require.EqualValues(t, 1, r.metric("pgrelay_stream_reconnects_total"))
+	reconnects := r.metric("pgrelay_stream_reconnects_total")
+	require.Positive(t, reconnects)
+	require.LessOrEqual(t, reconnects, float64(ended))
 }
 
 func TestAPublicationDroppedWhileStreamingIsMadeAgainWithItsSlot(t *testing.T) {

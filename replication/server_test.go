@@ -39,7 +39,7 @@ func TestOnAServerThatIsShortOfEverything(t *testing.T) {
 
 func slotBlocked(t *testing.T, server *pgtest.Server) {
 	r := newRig(t, server.NewDatabase(t))
-	r.timing.createWithin = 300 * time.Millisecond
+	r.timing.createWithin = 2 * time.Second
 	// In another database: it is in the way all the same.
 	cfg, err := pgx.ParseConfig(server.NewDatabase(t).URL)
 	require.NoError(t, err)
@@ -76,7 +76,7 @@ func slotOverBudget(t *testing.T, server *pgtest.Server) {
 	r.db.Exec(t, `CREATE TABLE busy (x text)`)
 	fill := func() { r.db.Exec(t, `INSERT INTO busy SELECT repeat('x', 1000) FROM generate_series(1, 3000)`) }
 	r.cfg.MaxRetainedWAL = 2 << 20
-	r.timing.createWithin = 200 * time.Millisecond
+	r.timing.createWithin = 2 * time.Second
 	r.timing.watchEvery = 100 * time.Millisecond
 	r.start().connected().stop()
 	fill()

@@ -19,9 +19,6 @@ import (
 // slowPoller makes a row that needs a regular look late beyond doubt.
 const slowPoller = "{interval: 30m, sweep_interval: 1h}"
 
-// atOnce is far below slowPoller's interval, and long for a busy machine.
-const atOnce = 40 * time.Second
-
 // victim is a process that a trap or a fault may kill before the test knows of it.
 type victim struct {
 	mu   sync.Mutex
@@ -114,10 +111,8 @@ func TestKilledAtAnyStepARelayLosesNothingAndRepeatsOnlyWhatWasInFlight(t *testi
 			w.sqs.SetFault(nil)
 			inFlight := w.left()
 
-			began := time.Now()
 			next := w.start()
 			w.settled(0)
-			require.Less(t, time.Since(began), atOnce)
 			next.stop()
 			repeats := w.repeats(standardQueue)
 			require.Subset(t, inFlight, repeats)
