@@ -68,12 +68,10 @@ func (d *destination) publish(ctx context.Context, c *call) {
 	}
 }
 
-// transmit makes one call of the publisher, with a deadline of its own.
+// transmit makes one call of the publisher, whose deadline is the publisher's: one that ran out here would look to it like a stop.
 func (d *destination) transmit(ctx context.Context, msgs []*Message) ([]Result, *Fault) {
 	d.cfg.metrics.batch.WithLabelValues(d.cfg.name).Observe(float64(len(msgs)))
-	limited, cancel := context.WithTimeout(ctx, d.cfg.timeout)
-	defer cancel()
-	results, fault := d.cfg.pub.Publish(limited, msgs)
+	results, fault := d.cfg.pub.Publish(ctx, msgs)
 	if got := len(results); got != len(msgs) {
 		results = slices.Repeat([]Result{{Outcome: OutcomeUnknown, Reason: "bad_answer",
 			Detail: fmt.Sprintf("the publisher gave %d results for %d messages", got, len(msgs))}}, len(msgs))

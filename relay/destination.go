@@ -19,7 +19,6 @@ type destinationConfig struct {
 	pub         Publisher
 	concurrency int           // most calls in flight
 	linger      time.Duration // how long a partial batch waits for more rows
-	timeout     time.Duration // of one call
 	// pauseInitial and pauseMax bound how long a destination at fault is left alone.
 	pauseInitial, pauseMax time.Duration
 	retry                  config.Retry
@@ -216,9 +215,7 @@ func (d *destination) send(ctx context.Context, now time.Time) time.Duration {
 
 // open reaches for the destination at the end of a pause.
 func (d *destination) open(ctx context.Context) {
-	limited, cancel := context.WithTimeout(ctx, d.cfg.timeout)
-	defer cancel()
-	err := d.cfg.pub.Open(limited)
+	err := d.cfg.pub.Open(ctx)
 	if ctx.Err() != nil {
 		return // stopped, which is not the destination's fault
 	}

@@ -93,7 +93,7 @@ func TestADrainWaitsForCallsInFlight(t *testing.T) {
 func TestADrainEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := begin(t, &fakePublisher{answer: slow(time.Hour)}, func(c *destinationConfig) { c.timeout = 2 * time.Hour })
+		s := begin(t, &fakePublisher{answer: slow(time.Hour)}, nil)
 		s.enqueue(rows(0, 1))
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -108,7 +108,7 @@ func TestADrainEndsWithItsContext(t *testing.T) {
 func TestTheEndOfRunCutsCallsAndSettlesEverything(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := begin(t, &fakePublisher{answer: slow(time.Hour)}, func(c *destinationConfig) { c.timeout = 2 * time.Hour })
+		s := begin(t, &fakePublisher{answer: slow(time.Hour)}, nil)
 		s.warm()
 		s.enqueue(rows(0, 82))
 		synctest.Wait()

@@ -117,7 +117,7 @@ func begin(t *testing.T, pub *fakePublisher, change func(*destinationConfig)) *s
 	s := &stage{pub: pub, reg: prometheus.NewRegistry()}
 	s.fresh.Store(true)
 	cfg := destinationConfig{
-		name: "bookings", pub: pub, concurrency: 8, timeout: 15 * time.Second, rows: 160,
+		name: "bookings", pub: pub, concurrency: 8, rows: 160,
 		pauseInitial: 250 * time.Millisecond, pauseMax: 10 * time.Second,
 		retry:   retryOf(3),
 		maySend: s.fresh.Load,

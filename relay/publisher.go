@@ -96,7 +96,7 @@ type Limits struct {
 // concurrently, but only after Open has succeeded once.
 type Publisher interface {
 	// Open reaches the destination and asks it for its type and limits. It is called
-	// before the first call and again after each pause, and returns a *Fault.
+	// before the first call and again after each pause, has a deadline of its own, and returns a *Fault.
 	Open(ctx context.Context) error
 	// Ordered says whether the destination keeps an order within a group (FIFO queue,
 	// stdout). It is decided by configuration, before Open.
@@ -110,7 +110,7 @@ type Publisher interface {
 	// Publish makes one call. It returns one result per message of the batch, in its
 	// order, and a fault if the destination is at fault; results are then OutcomeBack,
 	// or OutcomeUnknown where a message may have got through all the same. Every call has a
-	// deadline of its own; when ctx ends the outcome of what was sent is unknown.
+	// deadline of its own, and nobody else's; when ctx ends the outcome of what was sent is unknown.
 	Publish(ctx context.Context, batch []*Message) ([]Result, *Fault)
 	// Close frees connections. No call is under way.
 	Close() error

@@ -93,7 +93,7 @@ func New(cfg Config) *Relay {
 		r.holds = append(r.holds, newHold(2*cfg.Limits.BatchSize))
 		r.destinations = append(r.destinations, newDestination(destinationConfig{
 			name: d.Name, pub: d.Publisher, concurrency: d.Config.Concurrency,
-			linger: time.Duration(d.Config.Linger), timeout: time.Duration(d.Config.Timeout),
+			linger:       time.Duration(d.Config.Linger),
 			pauseInitial: time.Duration(d.Config.Pause.Initial), pauseMax: time.Duration(d.Config.Pause.Max),
 			retry: cfg.Limits.Retry, rows: destinationRows(d.Config.Concurrency), maySend: r.Leads, sends: r.sends,
 			settle: r.settle, opened: func() { r.opened(i) }, log: cfg.Log, metrics: published,

@@ -144,7 +144,6 @@ func TestHotKeyHoldsUpNoOtherAndKeepsItsOrder(t *testing.T) {
 	f := newFixture(t, toQueue)
 	pub := &gated{f.pubs["fifo"], "hot", make(chan struct{})}
 	f.relay.destinations[1].cfg.pub = pub
-	f.relay.destinations[1].cfg.timeout = time.Minute
 	f.relay.destinations[1].cfg.rows, f.relay.destinations[1].breaker.concurrency = 1280, 64
 	f.start()
 	f.offer(f.ids(insertEvents, "f", nil, 20)...)

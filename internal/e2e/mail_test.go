@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"net/mail"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -113,4 +115,23 @@ func TestKilledProcessMailsNobodyTwice(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestMailServerThatFallsSilentIsAtFault: nobody stopped the call, its time was over.
+func TestMailServerThatFallsSilentIsAtFault(t *testing.T) {
+	t.Parallel()
+	w, s := newMailWorld(t)
+	w.configure(sections{
+		"destinations": fmt.Sprintf("{mail: {type: smtp, host: %s, port: %d, tls: none, from: a@example.org, timeout: 1s}}", s.Host(), s.Port()),
+		"outboxes":     `[{table: pgrelay.outbox_events, routes: [{kind: mail, to: mail}]}]`,
+	})
+	s.SetFault(smtptest.On("RCPT", smtptest.Fault{Hang: true}))
+	w.invite(1)
+	p := w.start()
+	pgtest.Eventually(t, patience, func() bool {
+		return slices.ContainsFunc(p.logged("destination paused"), func(e entry) bool {
+			return strings.Contains(fmt.Sprint(e["detail"]), "no answer at RCPT within 1s")
+		})
+	}, "the destination is paused")
+	w.eventually("PENDING, 0 sends", `SELECT status || ', ' || (SELECT count(*) FROM pgrelay.notification_sends) || ' sends' FROM pgrelay.outbox_event_status`)
 }
