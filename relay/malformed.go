@@ -21,7 +21,15 @@ func (t *Table) dropping() string {
 	if !t.stampsMalformed() {
 		return ""
 	}
-	return ",\ndropped AS (" + t.dropSQL("SELECT t.k AS \"pgrelay k\" FROM taken t WHERE t.same AND t.pending AND t.outcome = 'dropped'") + ")"
+	return ",\ndropped AS (" + t.dropSQL("SELECT t.k AS \"pgrelay k\" FROM taken t WHERE t.same AND t.pending AND t.outcome = 'dropped'") +
+		" RETURNING o." + quote(t.names.id) + " AS k, " + t.settles() + " AS settled)"
+}
+
+func (t *Table) orDropped() string {
+	if !t.stampsMalformed() {
+		return ""
+	}
+	return " UNION ALL SELECT * FROM dropped"
 }
 
 // dropSQL marks the rows whose keys are selected.

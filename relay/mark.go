@@ -88,6 +88,22 @@ func (t *Table) mark(rel string) string {
 	return "UPDATE " + rel + " o SET " + t.delivering() + " FROM"
 }
 
+// marked is, of a row that mark returns, whether it has been settled.
+func (t *Table) marked() string {
+	if t.Deletes() {
+		return "true"
+	}
+	return t.settles()
+}
+
+// settles is, of a row as an UPDATE returns it, whether that took it out of the pending set: triggers have the last word.
+func (t *Table) settles() string { return "(" + t.unsettled("o") + ") IS NOT TRUE" }
+
+// unwrittenSQL fails, with words for the person who reads the error. They are put together for each row, or the planner would fail itself.
+func unwrittenSQL(alias string) string {
+	return "('a trigger keeps row ' || " + alias + ".id || ' as it is: it returns NULL, or sets the mark back')::int::text"
+}
+
 // assignments is a SET list in the making.
 type assignments []string
 
@@ -267,7 +283,7 @@ func (t *Table) won() (from, version string) {
 	if t.claiming() == "" {
 		return "picked p", "p.version"
 	}
-	return "picked p JOIN wrote w ON w.id = p.id", "pg_current_xact_id()::xid::text"
+	return "picked p LEFT JOIN wrote w ON w.id = p.id", "CASE WHEN w.id IS NULL THEN (" + unwrittenSQL("p") + ") ELSE pg_current_xact_id()::xid::text END"
 }
 
 // relation is the table as SQL.

@@ -89,8 +89,10 @@ func expander(t *Table) *strings.Replacer {
 		"@routeroom", strconv.Itoa(t.routeRoom(0) + 1), // SQL counts from 1
 		"@event", t.event(), "@subject", t.identity("o"),
 		"@stamped", t.recording("locked r JOIN taken t USING (id) WHERE t.same AND t.pending AND t.outcome = 'delivered'"),
-		"@dropping", t.dropping(),
+		"@dropping", t.dropping(), "@orDropped", t.orDropped(),
+		"@marked", t.marked(),
 		"@mark", t.mark(rel),
+		"@settles", t.settles(), "@unwritten", unwrittenSQL("t"),
 		"@rescued", t.recording("locked r"),
 		"@struck", t.striking(),
 		"@burying", t.burying(t.stampedFailure()),

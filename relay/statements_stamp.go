@@ -8,7 +8,8 @@ package relay
 // own is the fence: what is not in a claims row any more is not stamped, so every part joins taken, which
 // comes from it. Rows that somebody has locked stay in their claims row for the next time. A row whose version
 // is not the one that was claimed takes no outcome: if its mark still says pending it is due at once, with a new
-// generation. Where the outbox keeps a ledger, the events of what is marked are written there.
+// generation. A row that its own table keeps as it was (a trigger may swallow any UPDATE or DELETE) makes the statement fail: let go, it would
+// be sent again and again. Where the outbox keeps a ledger, the events of what is marked are written there.
 // The claims rows are locked first, as the release does, so that the two cannot deadlock.
 const stampSQL = `
 WITH own AS MATERIALIZED (
@@ -32,10 +33,11 @@ taken AS MATERIALIZED (
 	 WHERE @freebackl.k IS NOT NULL OR s.id IS NULL),
 marked AS (
 	@mark taken t
-	 WHERE @o.id = t.k AND t.same AND t.pending AND t.outcome = 'delivered')@stamped@dropping@returned,
+	 WHERE @o.id = t.k AND t.same AND t.pending AND t.outcome = 'delivered' RETURNING @o.id AS k, @marked AS settled)@stamped@dropping@returned,
 buried AS (
 	UPDATE @outbox o SET @burying FROM taken t
-	 WHERE @o.id = t.k AND t.same AND t.pending AND t.outcome IN ('dead', 'uncertain')),
+	 WHERE @o.id = t.k AND t.same AND t.pending AND t.outcome IN ('dead', 'uncertain') RETURNING @o.id AS k, @settles AS settled),
+written AS MATERIALIZED (SELECT * FROM marked UNION ALL SELECT * FROM buried@orDropped),
 healed AS (
 	DELETE FROM pgrelay.failures f USING taken t
 	 WHERE t.same AND t.outcome IN ('delivered', 'dropped') AND t.had AND f.outbox = @name AND f.row_id = t.id),
@@ -63,6 +65,8 @@ rest AS MATERIALIZED (
 shrunk AS (UPDATE pgrelay.claims c SET ids = r.ids FROM rest r WHERE c.id = r.claim AND r.ids IS NOT NULL),
 ended AS (DELETE FROM pgrelay.claims c USING rest r WHERE c.id = r.claim AND r.ids IS NULL)
 SELECT g.id, CASE WHEN t.id IS NULL THEN 'locked' WHEN t.k IS NULL THEN CASE WHEN g.outcome = 'back' THEN 'done' ELSE 'gone' END
+                  WHEN t.same AND t.pending AND t.outcome IN ('delivered', 'dropped', 'dead', 'uncertain')
+                       AND t.k NOT IN (SELECT w.k FROM written w WHERE w.settled) THEN (@unwritten)
                   WHEN t.same OR t.outcome = 'back' THEN 'done' WHEN t.pending THEN 'changed' ELSE 'settled' END
   FROM given g LEFT JOIN taken t USING (claim, id)`
 
