@@ -100,7 +100,7 @@ func (b *breaker) judge(now time.Time, epoch int, t tally, fault *Fault) {
 func (b *breaker) pause(now time.Time, reason, detail string) {
 	ceiling := min(math.Ldexp(float64(b.initial), b.failures), float64(b.max))
 	length := max(b.rnd()*ceiling, min(float64(pauseFloor), ceiling))
-	if !b.paused {
+	if !b.paused || b.reason == reasonStarting {
 		b.since = now
 	}
 	b.paused, b.reason, b.detail = true, reason, detail

@@ -43,6 +43,7 @@ func TestAnUnreachableDestinationStartsPausedAndSaysSoOnce(t *testing.T) {
 		require.True(t, st.paused)
 		require.Equal(t, "queue_missing", st.reason)
 		require.Equal(t, 125*time.Millisecond, time.Until(st.until))
+		require.Equal(t, time.Now(), st.since)
 		pass(time.Minute)
 		require.Zero(t, s.room())
 		require.Equal(t, 1, strings.Count(s.logged(), "\n"), s.logged())
@@ -57,7 +58,7 @@ func TestAnUnreachableDestinationStartsPausedAndSaysSoOnce(t *testing.T) {
 		pass(10 * time.Second)
 		require.False(t, s.state().paused)
 		require.Equal(t, 20, s.room())
-		require.Contains(t, s.logged(), "destination resumed")
+		require.Regexp(t, `"paused_for":"1m[0-9.]+s","message":"destination resumed"`, s.logged())
 	})
 }
 

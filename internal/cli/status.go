@@ -16,14 +16,26 @@ import (
 func newStatus(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show slot, leader and the rows of each outbox", Example: "  pgrelay status --json", Args: noArgs,
+		Use: "status", Short: "Show slot, leader and the rows of each outbox",
+		Long: "Show slot, leader and, of each outbox, the rows that are not out:\n\n" +
+			"  PENDING     to be sent now\n" +
+			"  NOT READY   waiting for the outbox's ready, or for its join to find something\n" +
+			"  DEFERRED    not before their available_at\n" +
+			"  PROCESSING  on their way\n" +
+			"  RETRYING    refused or unanswered, and tried again\n" +
+			"  DEAD        given up: pgrelay dead list\n" +
+			"  UNCERTAIN   nobody knows whether they arrived: pgrelay sends list --uncertain\n" +
+			"  OLDEST      age of the oldest that could be out, by created_at\n\n" +
+			"Counts end at 100,000. What is paused only the leader knows: it is asked at\n" +
+			"http.addr.",
+		Example: "  pgrelay status\n  pgrelay status --json", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withSession(cmd.Context(), func(s *session) error {
 				st, err := status.Read(cmd.Context(), s.conn, slotName(s.cfg, s.conn.Config().Database), s.tables)
 				if err != nil {
 					return err
 				}
-				st.PausedRoutes = pausedRoutes(askRunning(cmd.Context(), s.cfg.HTTP.Addr), st.Leader)
+				hear(&st, askRunning(cmd.Context(), s.cfg.HTTP.Addr))
 				return a.print(asJSON, st, func(p *page) { printStatus(p, st) })
 			})
 		},
@@ -32,15 +44,23 @@ func newStatus(a *app) *cobra.Command {
 	return cmd
 }
 
-// pausedRoutes are those of a running relay, if it is the leader.
-func pausedRoutes(running *relay.State, leader status.Leader) (routes []relay.RouteState) {
-	if running == nil || running.Instance != leader.Instance {
-		return nil
+// hear adds what a running relay knows of itself, if it is the leader.
+func hear(st *status.Status, running *relay.State) {
+	if running == nil || running.Instance != st.Leader.Instance {
+		return
+	}
+	for _, d := range running.Destinations {
+		if d.Paused {
+			st.PausedDestinations = append(st.PausedDestinations, d)
+		}
 	}
 	for _, o := range running.Outboxes {
-		routes = append(routes, o.Paused...)
+		st.PausedRoutes = append(st.PausedRoutes, o.Paused...)
+		if o.Problem != "" {
+			o.Paused = nil
+			st.RefusedOutboxes = append(st.RefusedOutboxes, o)
+		}
 	}
-	return routes
 }
 
 // slotName is the slot's name, empty where replication is off.
@@ -59,11 +79,24 @@ func printStatus(p *page, st status.Status) {
 		rows = append(rows, cells(c.Table, c.Pending, notReadyText(c), c.Deferred, c.Processing, c.Retrying, alarming(c.Dead), alarming(c.Uncertain), oldestText(c)))
 	}
 	p.table(rows)
+	for _, d := range st.PausedDestinations {
+		p.line("")
+		p.line("destination %s is paused for %s: %s: %s; it is tried again in %s",
+			d.Name, roughly(d.PausedSeconds), d.Reason, d.Detail, roughly(d.ProbeSeconds))
+	}
+	for _, o := range st.RefusedOutboxes {
+		p.line("")
+		p.line("outbox %s is left alone for a while, because its table refuses the relay: %s", o.Table, o.Problem)
+	}
 	for _, r := range st.PausedRoutes {
 		p.line("")
 		p.line("route %s of %s is paused for %s, because its rows all die of %s; mend the cause, then: pgrelay dead retry --table %s --all --reason %s",
-			r.Route, r.Outbox, time.Duration(r.PausedSeconds*float64(time.Second)).Round(time.Second), r.Reason, r.Outbox, r.Reason)
+			r.Route, r.Outbox, roughly(r.PausedSeconds), r.Reason, r.Outbox, r.Reason)
 	}
+}
+
+func roughly(seconds float64) time.Duration {
+	return time.Duration(seconds * float64(time.Second)).Round(time.Second)
 }
 
 // notReadyText says of how many the join finds nothing, which may be for ever.
@@ -98,7 +131,7 @@ func leaderText(l status.Leader) string {
 	case l.Alive:
 		return fmt.Sprintf("%s, epoch %d", l.Instance, l.Epoch)
 	}
-	return fmt.Sprintf("none since %s (was %s)", time.Duration(l.SeenSeconds*float64(time.Second)).Round(time.Second), l.Instance)
+	return fmt.Sprintf("none since %s (was %s)", roughly(l.SeenSeconds), l.Instance)
 }
 
 func slotText(s status.Slot) string {
@@ -112,7 +145,7 @@ func slotText(s status.Slot) string {
 	}
 	text := fmt.Sprintf("%s, lag %s, retained WAL %s", s.Name, size(s.LagBytes), size(s.RetainedBytes))
 	if s.OldestWriterSeconds >= 60 {
-		text += ", held back by a transaction open for " + time.Duration(s.OldestWriterSeconds*float64(time.Second)).Round(time.Second).String()
+		text += ", held back by a transaction open for " + roughly(s.OldestWriterSeconds).String()
 	}
 	if !s.Active {
 		text += ", nobody reads it"

@@ -16,8 +16,10 @@ type Status struct {
 	Slot     Slot           `json:"slot"`
 	Leader   Leader         `json:"leader"`
 	Outboxes []relay.Counts `json:"outboxes"`
-	// PausedRoutes are those whose rows all die alike, if the leader could be asked.
-	PausedRoutes []relay.RouteState `json:"paused_routes,omitempty"`
+	// What follows only the leader knows; empty if it could not be asked. PausedRoutes are those whose rows all die alike.
+	PausedDestinations []relay.DestinationState `json:"paused_destinations,omitempty"`
+	PausedRoutes       []relay.RouteState       `json:"paused_routes,omitempty"`
+	RefusedOutboxes    []relay.OutboxState      `json:"refused_outboxes,omitempty"`
 }
 
 // Slot is the replication slot's part of it.
