@@ -1,9 +1,11 @@
 package chaos_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,31 +25,41 @@ type send struct {
 	stored       bool   // the queue has it, or had it already
 	told         bool   // its outcome was in the answer, in time
 	answered     time.Time
-	rejected     bool // refused for good
+	rejected     bool   // refused for good
+	recipient    string // of a mail
 
 	// Found out in the end:
 	dropped bool   // by the queue's deduplication
 	claim   *entry // under which it was sent; nil if a crash of the server took that back
 }
 
-// answers is the SQS's behaviour: what is wrong with each queue, and a record of what was sent.
+// answers is the behaviour of the SQS and of the mail server: what is wrong with each queue and with mail, and a record of what was sent.
 type answers struct {
-	mu    sync.Mutex
-	wrong map[string]string // kinds of faults by queue
-	calls int
-	sends []*send
+	mu     sync.Mutex
+	wrong  map[string]string // kinds of faults by queue, or mailServer
+	healed bool              // bad messages are taken as well
+	calls  int
+	sends  []*send
 }
 
 func newAnswers() *answers { return &answers{wrong: map[string]string{}} }
 
-// set makes a queue misbehave; an empty kind ends it.
+// set makes a queue, or the mail server, misbehave; an empty kind ends it.
 func (a *answers) set(queue, kind string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.wrong[queue] = kind
 }
 
-// answer is the fault hook.
+// heal ends everything that is wrong.
+func (a *answers) heal() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.wrong)
+	a.healed = true
+}
+
+// answer is the SQS's fault hook.
 func (a *answers) answer(r sqstest.Request) sqstest.Fault {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -56,23 +68,34 @@ func (a *answers) answer(r sqstest.Request) sqstest.Fault {
 		kind = wrongWhenAsked(kind)
 	}
 	f := faultOf(kind, r.Entries)
+	if f.Entries == nil {
+		f.Entries = map[string]sqstest.EntryFault{}
+	}
 	a.calls++
 	for _, e := range r.Entries {
+		if !a.healed && isBad(e) && rand.IntN(3) > 0 {
+			f.Entries[e.ID] = refusedForGood
+		}
 		one := f.Entries[e.ID]
 		failed := f.Status != 0 || f.Code != ""
 		s := &send{
 			call: a.calls, at: time.Now(), process: r.AccessKey, queue: r.Queue, event: e.Attributes["event_id"].Value, version: version(e.Body),
 			group: e.GroupID, dedup: e.DedupID, stored: !failed && !f.CutBefore && one.Code == "" && !one.Discard,
-			told: !f.CutBefore && !f.CutAfter && !one.Omit && f.Delay < callTimeout/2, rejected: kind == "entries refused for good" && one.SenderFault,
+			told: !f.CutBefore && !f.CutAfter && !one.Omit && f.Delay < callTimeout/2, rejected: !failed && !f.CutBefore && one == refusedForGood,
 		}
 		s.answered = s.at.Add(f.Delay)
 		if failed || f.CutBefore || f.CutAfter || f.Delay > 0 || one != (sqstest.EntryFault{}) {
-			s.fate = kind
+			s.fate = cmp.Or(kind, "bad")
 		}
 		a.sends = append(a.sends, s)
 	}
 	return f
 }
+
+var refusedForGood = sqstest.EntryFault{Code: "InvalidMessageContents", SenderFault: true}
+
+// isBad finds a message that is refused for good more often than not. Such rows block their key, or not, until a person decides.
+func isBad(e sqstest.Entry) bool { return strings.Contains(e.Body, `"bad"`) }
 
 // wrongWhenAsked is the part of the faults that hits questions as well as sends.
 func wrongWhenAsked(kind string) string {
@@ -98,9 +121,7 @@ func faultOf(kind string, entries []sqstest.Entry) sqstest.Fault {
 	case "entries refused":
 		return some(0.3, func() sqstest.EntryFault { return sqstest.EntryFault{Code: "InternalError"} })
 	case "entries refused for good":
-		return some(0.05, func() sqstest.EntryFault {
-			return sqstest.EntryFault{Code: "InvalidMessageContents", SenderFault: true}
-		})
+		return some(0.05, func() sqstest.EntryFault { return refusedForGood })
 	case "throttled":
 		if rand.IntN(2) == 0 {
 			return some(0.5, func() sqstest.EntryFault { return sqstest.EntryFault{Code: "RequestThrottled", SenderFault: true} })

@@ -94,12 +94,16 @@ func (w *world) write(ctx context.Context, all *sync.WaitGroup) {
 		all.Go(func() { wr.keepAt(ctx, writerRest, wr.transaction) })
 	}
 	editor, busy, republisher := w.newWriter(100), w.newWriter(101), w.newWriter(102)
+	host, clerk, person := w.newWriter(105), w.newWriter(106), w.newWriter(107)
 	if !w.plan.slow { // only looks find what they leave
 		opener, worker := w.newWriter(103), w.newWriter(104)
 		all.Go(func() { opener.keepAt(ctx, 300*ms, opener.ready) })
 		all.Go(func() { worker.keepAt(ctx, 700*ms, worker.halt) })
 	}
 	all.Go(func() { editor.keepAt(ctx, 250*ms, editor.edit) })
+	all.Go(func() { host.keepAt(ctx, 300*ms, host.invite) })
+	all.Go(func() { clerk.keepAt(ctx, 300*ms, clerk.order) })
+	all.Go(func() { person.keepAt(ctx, 2*time.Second, person.free) })
 	all.Go(func() { busy.keepAt(ctx, 100*ms, busy.beBusy) })
 	all.Go(func() { republisher.keepAt(ctx, 8*time.Second, republisher.republish) })
 }

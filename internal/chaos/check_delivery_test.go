@@ -15,6 +15,7 @@ func (h *history) check() []violation {
 	for _, c := range []func(*history) []violation{
 		(*history).strangers, (*history).losses, (*history).deaths, (*history).early,
 		(*history).unexplainedRepeats, (*history).disorder, (*history).crowdedBatches, (*history).claimsWithoutLead, (*history).lateStamps,
+		(*history).unmailed, (*history).doubts, (*history).passed, (*history).unrecorded, (*history).sentThoughRecorded,
 	} {
 		all = append(all, c(h)...)
 	}
@@ -34,7 +35,7 @@ func (h *history) strangers() (bad []violation) {
 const clock = "15:04:05.000"
 
 // once says that the row's route sends at most once: setting it back does not send it again.
-func (r *row) once() bool { return r.outbox == joinedTable }
+func (r *row) once() bool { return r.outbox == joinedTable || r.mails() }
 
 // losses are rows that are neither dead nor delivered as their owner wrote them last (G1).
 func (h *history) losses() (bad []violation) {
@@ -45,9 +46,11 @@ func (h *history) losses() (bad []violation) {
 		case !r.published:
 			bad = append(bad, violation{"G1 settled", fmt.Sprintf("%v is still pending", id), []rowID{id}})
 		case r.once():
-			if len(r.sends) == 0 {
+			if len(r.sends) == 0 { // to whom, another check asks
 				bad = append(bad, violation{"G1 delivered", fmt.Sprintf("%v is marked as published, and was never delivered", id), []rowID{id}})
 			}
+		case armed != nil && r.recorded(armed):
+			// It is stamped and not sent again: another check.
 		case armed != nil && !r.delivered(armed):
 			bad = append(bad, violation{"G1 delivered", fmt.Sprintf("%v is marked as published, and version %d was never delivered", id, armed.version), []rowID{id}})
 		}
@@ -89,7 +92,7 @@ func (h *history) deaths() (bad []violation) {
 			// It was alone in flight each time that a process died: the plan may have it so.
 		case r.dead && routed && !r.refused:
 			bad = append(bad, violation{"G4 death", fmt.Sprintf("%v is dead of %q, and was never refused for good", id, r.reason), []rowID{id}})
-		case r.dead && r.reason == "":
+		case r.dead && r.reason == "" && !r.discarded():
 			bad = append(bad, violation{"G1 reason", fmt.Sprintf("%v is dead without a reason", id), []rowID{id}})
 		case !routed && len(r.sends) > 0:
 			bad = append(bad, violation{"G9 route", fmt.Sprintf("%v has no route and was sent", id), []rowID{id}})

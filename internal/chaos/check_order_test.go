@@ -7,25 +7,37 @@ import (
 	"strings"
 )
 
-// lineOf names the rows that keep an order: those of one key of one outbox that go to the FIFO queue.
-type lineOf struct{ outbox, key string }
+// lineOf names the rows that keep an order: those of one key of one outbox that go to the FIFO queue, or by mail.
+type lineOf struct {
+	outbox, key string
+	mail        bool
+}
 
-// disorder are rows that the FIFO queue got before an earlier one of their key (G3). The first delivery of each counts.
-func (h *history) disorder() (bad []violation) {
+// line is that of the row, if it has one.
+func (s *row) line() (l lineOf, ok bool) {
+	return lineOf{s.outbox, s.key, s.mails()}, s.key != "" && (s.mails() || strings.HasPrefix(s.topic, "f"))
+}
+
+// lines are the rows of each.
+func (h *history) lines() map[lineOf][]*row {
 	lines := map[lineOf][]*row{}
 	for _, r := range h.rows {
-		if r.key != "" && strings.HasPrefix(r.topic, "f") {
-			l := lineOf{r.outbox, r.key}
+		if l, ok := r.line(); ok {
 			lines[l] = append(lines[l], r)
 		}
 	}
+	return lines
+}
+
+// disorder are rows that the FIFO queue or the mail server got before an earlier one of their key (G3). The first delivery of each counts.
+func (h *history) disorder() (bad []violation) {
 	place := map[string]int{} // of each event's first arrival
 	for i, event := range h.arrived {
 		if _, ok := place[event]; !ok {
 			place[event] = i
 		}
 	}
-	for _, line := range lines {
+	for _, line := range h.lines() {
 		line = slices.DeleteFunc(line, func(r *row) bool { _, arrived := place[r.event]; return !arrived })
 		slices.SortFunc(line, func(a, b *row) int { return cmp.Compare(place[a.event], place[b.event]) })
 		bad = append(bad, overtaken(line)...)
@@ -51,7 +63,7 @@ func overtaken(line []*row) (bad []violation) {
 	return bad
 }
 
-// lets says whether a row may go before s although it is later: s was not due when that was claimed, or was dead.
+// lets says whether a row may go before s although it is later: s was not due when that was claimed, or was dead and does not hold its key.
 func (s *row) lets(r *row) bool {
 	claim := r.sends[0].claim
 	if claim == nil {
@@ -61,7 +73,7 @@ func (s *row) lets(r *row) bool {
 		return true
 	}
 	for _, e := range s.log {
-		if e.settled() && e.seq < claim.seq && e.at.Before(s.sends[0].at) {
+		if !s.holds() && e.settled() && e.seq < claim.seq && e.at.Before(s.sends[0].at) {
 			return true
 		}
 	}
@@ -80,7 +92,7 @@ func (h *history) crowdedBatches() (bad []violation) {
 		if s.queue != fifoQueue || r == nil || r.key == "" {
 			continue
 		}
-		p := place{s.call, lineOf{r.outbox, r.key}}
+		p := place{s.call, lineOf{outbox: r.outbox, key: r.key}}
 		if other := seen[p]; other != nil {
 			bad = append(bad, violation{"G3 batch", fmt.Sprintf("call %d of %s has two messages of %q", s.call, s.process, r.key), []rowID{r.rowID, h.byEvent[other.event].rowID}})
 		}

@@ -19,8 +19,8 @@ const (
 // unexplainedRepeats are deliveries beyond the first of a row that have none of G2's reasons.
 func (h *history) unexplainedRepeats() (bad []violation) {
 	for id, r := range h.rows {
-		if r.once() && len(r.sends) > 1 {
-			bad = append(bad, violation{"G11 once", fmt.Sprintf("%v was accepted %d times", id, len(r.sends)), []rowID{id}})
+		if r.once() {
+			bad = append(bad, r.twice()...)
 			continue
 		}
 		for i, b := range r.sends[min(1, len(r.sends)):] {
@@ -33,10 +33,24 @@ func (h *history) unexplainedRepeats() (bad []violation) {
 	return bad
 }
 
+// twice says who got a message again that goes at most once.
+func (r *row) twice() (bad []violation) {
+	got := map[string]int{}
+	for _, s := range r.sends {
+		if got[s.recipient]++; got[s.recipient] == 2 {
+			bad = append(bad, violation{"G11 once", fmt.Sprintf("%v was accepted again %s", r.rowID, s.recipient), []rowID{r.rowID}})
+		}
+	}
+	return bad
+}
+
 // reasons counts the repeats.
 func (h *history) reasons() map[string]int {
 	count := map[string]int{}
 	for _, r := range h.rows {
+		if r.once() {
+			continue
+		}
 		for i, b := range r.sends[min(1, len(r.sends)):] {
 			count[h.reason(r, r.sends[i], b)]++
 		}

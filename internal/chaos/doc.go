@@ -1,5 +1,5 @@
-// Package chaos runs two instances of pgrelay between a real PostgreSQL and an SQS over
-// HTTP, with writers that never rest and everything going wrong at once. Its other tests
+// Package chaos runs two instances of pgrelay between a real PostgreSQL, an SQS over HTTP and a
+// mail server, with writers that never rest and everything going wrong at once. Its other tests
 // are those of the plan and of the checks.
 //
 // A seed decides the plan: which faults, when, for how long, against what. What the
@@ -13,11 +13,13 @@
 //
 // # What is recorded
 //
-// Triggers write each change of an outbox row, each claim and each change of the lead into a
+// Triggers write each change of an outbox row, each claim of a row or of a send, each entry of
+// the ledger, each key that a dead row holds or lets go and each change of the lead into a
 // table, in the transaction that makes it: what a crash of the server takes back takes its
 // record with it. The SQS notes every entry that is sent, by which process (each has an
-// access key of its own), and what became of it. The harness notes its faults and the
-// lives of the processes.
+// access key of its own), and what became of it. The mail server does so for each recipient, whose
+// address names the event; which process it was the claim of the send says. The harness notes its
+// faults and the lives of the processes.
 //
 // # What is checked
 //

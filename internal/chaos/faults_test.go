@@ -16,7 +16,7 @@ import (
 func (w *world) unleash(ctx context.Context) {
 	var all sync.WaitGroup
 	turns := map[string]*sync.Mutex{} // on a busy machine a fault may last longer than planned
-	for _, targets := range [][]string{processes, databaseLinks, queueLinks, queues, tables, slot, server, lead} {
+	for _, targets := range [][]string{processes, databaseLinks, queueLinks, mailLinks, queues, mailServers, tables, slot, server, lead} {
 		for _, t := range targets {
 			turns[t] = &sync.Mutex{}
 		}
@@ -69,7 +69,7 @@ func (w *world) inflict(ctx context.Context, f fault) (ended time.Time, err erro
 		pause(ctx, f.lasts)
 		err = errors.Join(err, w.insist(`DELETE FROM chaos.trouble WHERE outbox = $1`, f.target))
 	default:
-		w.hitLinkOrQueue(ctx, f)
+		w.hitLinkOrServer(ctx, f)
 	}
 	return time.Now(), err
 }
@@ -96,14 +96,11 @@ func (w *world) hitProcess(ctx context.Context, f fault) error {
 	return nil
 }
 
-// hitLinkOrQueue changes how a network or a queue behaves.
-func (w *world) hitLinkOrQueue(ctx context.Context, f fault) {
+// hitLinkOrServer changes how a network, a queue or the mail server behaves.
+func (w *world) hitLinkOrServer(ctx context.Context, f fault) {
 	if _, what, isLink := strings.Cut(f.kind, " link "); isLink {
 		name, side, _ := strings.Cut(f.target, "-")
-		p := w.instances[name].database
-		if side == "queue" {
-			p = w.instances[name].queue
-		}
+		p := w.instances[name].links[side]
 		p.set(networkOf(what, f.dice))
 		pause(ctx, f.lasts)
 		p.set(network{})
@@ -131,7 +128,7 @@ func (w *world) tearLead(ctx context.Context, f fault) error {
 	for _, q := range queues {
 		w.answers.set(q, "calls late")
 	}
-	p := w.instances[name].database
+	p := w.instances[name].links["database"]
 	p.set(network{blocked: [2]bool{true, true}})
 	pause(ctx, f.lasts)
 	p.set(network{})
@@ -232,11 +229,10 @@ func (w *world) retry(within time.Duration, work func() error) error {
 // heal makes sure that nothing is wrong any more.
 func (w *world) heal() error {
 	for _, i := range w.instances {
-		i.database.set(network{})
-		i.queue.set(network{})
+		for _, p := range i.links {
+			p.set(network{})
+		}
 	}
-	for _, q := range queues {
-		w.answers.set(q, "")
-	}
+	w.answers.heal()
 	return errors.Join(w.insist(`DELETE FROM chaos.trouble`), w.insist(openTasks), w.insist(`DELETE FROM chaos.ticking`))
 }

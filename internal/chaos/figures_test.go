@@ -15,7 +15,8 @@ type figures struct {
 	seeds                         []string
 	lasted                        time.Duration
 	rows, delivered, dead         int
-	uncertain                     int
+	uncertain, mails              int
+	held, recorded                int
 	sends, dropped, claims, leads int
 	processes                     int
 	reasons                       map[string]int
@@ -48,10 +49,19 @@ func (h *history) measure(w *world, lasted, drained time.Duration) *figures {
 		case r.uncertain:
 			f.uncertain++
 		}
+		f.held += len(r.held())
+		for _, e := range r.log {
+			if e.byOwner() && e.pending && r.recorded(e) {
+				f.recorded++
+			}
+		}
 	}
 	for _, s := range h.sends {
 		if s.dropped {
 			f.dropped++
+		}
+		if s.recipient != "" && s.stored {
+			f.mails++
 		}
 	}
 	for _, e := range h.log {
@@ -62,7 +72,7 @@ func (h *history) measure(w *world, lasted, drained time.Duration) *figures {
 			f.claims++
 		}
 	}
-	recovered := h.recoveries()
+	recovered := map[bool]func(time.Time) time.Time{false: h.recoveries(false), true: h.recoveries(true)}
 	for _, a := range h.faults {
 		if a.err != nil {
 			continue
@@ -73,7 +83,7 @@ func (h *history) measure(w *world, lasted, drained time.Duration) *figures {
 			f.faults[a.kind] = of
 		}
 		of.times++
-		at := recovered(a.ended)
+		at := recovered[a.hitsMail()](a.ended)
 		if at.IsZero() {
 			continue // nobody wrote any more
 		}
@@ -87,12 +97,12 @@ func (h *history) measure(w *world, lasted, drained time.Duration) *figures {
 	return f
 }
 
-// recoveries tells for a moment when the first row arrived that was written after it.
-func (h *history) recoveries() func(time.Time) time.Time {
+// recoveries tells for a moment when the first row arrived that was written after it: of mails, or of messages to the queues.
+func (h *history) recoveries(mails bool) func(time.Time) time.Time {
 	type delivery struct{ written, arrived time.Time }
 	var all []delivery
 	for _, r := range h.rows {
-		if r.due == nil && len(r.sends) > 0 && len(r.log) > 0 {
+		if r.mails() == mails && r.due == nil && len(r.sends) > 0 && len(r.log) > 0 {
 			all = append(all, delivery{r.log[0].at, r.sends[0].at})
 		}
 	}
@@ -127,6 +137,7 @@ func (f *figures) add(o *figures) {
 	f.lasted += o.lasted
 	for _, sum := range []struct{ to, from *int }{
 		{&f.rows, &o.rows}, {&f.delivered, &o.delivered}, {&f.dead, &o.dead}, {&f.uncertain, &o.uncertain}, {&f.sends, &o.sends}, {&f.dropped, &o.dropped},
+		{&f.mails, &o.mails}, {&f.held, &o.held}, {&f.recorded, &o.recorded},
 		{&f.claims, &o.claims}, {&f.leads, &o.leads}, {&f.processes, &o.processes}, {&f.confirmed, &o.confirmed}, {&f.violations, &o.violations},
 	} {
 		*sum.to += *sum.from
@@ -161,7 +172,8 @@ func (f *figures) String() string {
 		n    any
 	}{
 		{"events committed", f.rows}, {"delivered", f.delivered}, {"dead with a reason", f.dead}, {"sent at most once, outcome unknown", f.uncertain}, {"lost, repeated without a reason, out of order or otherwise against a guarantee", f.violations},
-		{"messages sent", f.sends}, {"of them dropped by the FIFO queue as repeats", f.dropped}, {"rows claimed", f.claims}, {"leads taken", f.leads},
+		{"times that a dead row held its key", f.held}, {"set back by hand, and stamped without being sent as the ledger had them", f.recorded},
+		{"messages sent", f.sends}, {"mails accepted", f.mails}, {"of them dropped by the FIFO queue as repeats", f.dropped}, {"rows claimed", f.claims}, {"leads taken", f.leads},
 		{"processes", f.processes}, {"faults", times}, {"positions that the slot confirmed, of those seen each second", f.confirmed},
 		{"the slot's longest lag (faults included)", size(f.lag)}, {"most memory of a process", size(f.memory)},
 		{"longest time from the last fault until nothing was pending", f.drained.Round(100 * ms)},

@@ -17,10 +17,15 @@ type history struct {
 	sends   []*send // in the order in which they reached the SQS
 	rows    map[rowID]*row
 	byEvent map[string]*row
-	arrived []string // events in the order in which the FIFO queue took them
+	arrived []string         // events in the order in which the FIFO queue, or the mail server, took them
+	claims  map[sendKey]bool // claims of sends: whether they were made
+	ledger  map[string]bool  // events
 	lives   map[string]life
 	faults  []applied
 }
+
+// sendKey is what is sent at most once.
+type sendKey struct{ event, recipient string }
 
 // rowID names a row of an outbox.
 type rowID struct {
@@ -32,12 +37,14 @@ type rowID struct {
 type entry struct {
 	seq       int64
 	at, began time.Time // when it was written, when its transaction began
-	what      string    // insert, update, claim, lead
+	what      string    // insert, update, claim, lead; send claimed, made, released, unknown; recorded, struck; died, let go
 	process   string    // empty: writers and people
 	row       rowID
 	epoch     int64
 	version   int
 	pending   bool
+	event     string // of sends and of the ledger
+	recipient string
 }
 
 // row is an outbox row as it was in the end, with all that happened to it.
@@ -46,8 +53,9 @@ type row struct {
 	event, key, topic string
 	due               *time.Time // or when it became ready
 	published, dead   bool
-	uncertain         bool   // and not dead
-	reason            string // of its death
+	uncertain         bool     // and not dead
+	reason, detail    string   // of its death
+	recipients        []string // of its mails
 	log               []*entry
 	sends             []*send // those that were stored
 	refused           bool    // for good, at least once
@@ -61,15 +69,16 @@ type life struct {
 
 const rowsSQL = `
 SELECT 'pgrelay.outbox_events', o.id, o.event_id::text, coalesce(o.ordering_key, ''), o.event_type, o.available_at,
-       o.published_at IS NOT NULL, o.dead_at IS NOT NULL, false, coalesce(f.reason, '')
+       o.published_at IS NOT NULL, o.dead_at IS NOT NULL AND f.uncertain IS NOT TRUE, o.dead_at IS NOT NULL AND coalesce(f.uncertain, false),
+       coalesce(f.reason, ''), coalesce(f.detail, ''), ARRAY(SELECT jsonb_array_elements_text(o.payload -> 'to'))
   FROM pgrelay.outbox_events o LEFT JOIN pgrelay.failures f ON f.outbox = 'pgrelay.outbox_events' AND f.row_id = o.id::text AND f.dead_at IS NOT NULL
  UNION ALL
 SELECT 'public.mail', o.id, o.message::text, coalesce(o.customer, ''), o.topic, NULL,
-       o.sent_at IS NOT NULL, o.sent_at IS NOT NULL AND f.row_id IS NOT NULL, false, coalesce(f.reason, '')
+       o.sent_at IS NOT NULL, o.sent_at IS NOT NULL AND f.row_id IS NOT NULL, false, coalesce(f.reason, ''), '', '{}'
   FROM public.mail o LEFT JOIN pgrelay.failures f ON f.outbox = 'public.mail' AND f.row_id = o.id::text AND f.dead_at IS NOT NULL
  UNION ALL
 SELECT 'public.backfill', o.id, o.task::text, '', task.topic, task.opened,
-       o.state = 'PUBLISHED', o.state = 'FAILED' AND f.uncertain IS NOT TRUE, coalesce(f.uncertain, false), coalesce(f.reason, '')
+       o.state = 'PUBLISHED', o.state = 'FAILED' AND f.uncertain IS NOT TRUE, coalesce(f.uncertain, false), coalesce(f.reason, ''), '', '{}'
   FROM public.backfill o JOIN chaos.tasks task ON task.id = o.task
   LEFT JOIN pgrelay.failures f ON f.outbox = 'public.backfill' AND f.row_id = o.id::text AND f.dead_at IS NOT NULL`
 
@@ -80,31 +89,40 @@ func (w *world) read(ctx context.Context) (*history, error) {
 		return nil, err
 	}
 	defer closeConn(conn)
-	h := &history{rows: map[rowID]*row{}, lives: map[string]life{}, sends: w.answers.sends, faults: w.applied}
+	h := &history{
+		rows: map[rowID]*row{}, lives: map[string]life{}, claims: map[sendKey]bool{}, ledger: map[string]bool{}, sends: w.answers.sends, faults: w.applied,
+	}
 	rows, err := conn.Query(ctx, rowsSQL)
 	if err != nil {
 		return nil, err
 	}
 	var r row
-	_, err = pgx.ForEachRow(rows, []any{&r.outbox, &r.id, &r.event, &r.key, &r.topic, &r.due, &r.published, &r.dead, &r.uncertain, &r.reason}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&r.outbox, &r.id, &r.event, &r.key, &r.topic, &r.due, &r.published, &r.dead, &r.uncertain, &r.reason, &r.detail, &r.recipients}, func() error {
 		one := r
+		one.recipients = slices.Clone(r.recipients)
 		h.rows[r.rowID] = &one
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	rows, err = conn.Query(ctx, `SELECT seq, at, began, what, process, outbox, id, epoch, version, pending FROM chaos.log ORDER BY seq`)
+	rows, err = conn.Query(ctx, `SELECT seq, at, began, what, process, outbox, id, epoch, version, pending, event, recipient FROM chaos.log ORDER BY seq`)
 	if err != nil {
 		return nil, err
 	}
 	var e entry
-	_, err = pgx.ForEachRow(rows, []any{&e.seq, &e.at, &e.began, &e.what, &e.process, &e.row.outbox, &e.row.id, &e.epoch, &e.version, &e.pending}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&e.seq, &e.at, &e.began, &e.what, &e.process, &e.row.outbox, &e.row.id, &e.epoch, &e.version, &e.pending, &e.event, &e.recipient}, func() error {
 		h.log = append(h.log, e)
 		return nil
 	})
 	if err != nil {
 		return nil, err
+	}
+	if err := h.readOnce(ctx, conn); err != nil {
+		return nil, err
+	}
+	for _, m := range w.mail.Mails() {
+		h.arrived = append(h.arrived, eventOf(m.To))
 	}
 	for _, m := range w.sqs.Messages(fifoQueue) {
 		h.arrived = append(h.arrived, m.Attributes["event_id"].Value)
@@ -116,6 +134,26 @@ func (w *world) read(ctx context.Context) (*history, error) {
 	}
 	h.link()
 	return h, nil
+}
+
+// readOnce collects what keeps messages from being sent again.
+func (h *history) readOnce(ctx context.Context, conn *pgx.Conn) error {
+	rows, err := conn.Query(ctx, `SELECT event_id, recipient, sent_at IS NOT NULL FROM pgrelay.notification_sends`)
+	if err != nil {
+		return err
+	}
+	var key sendKey
+	var made bool
+	if _, err = pgx.ForEachRow(rows, []any{&key.event, &key.recipient, &made}, func() error { h.claims[key] = made; return nil }); err != nil {
+		return err
+	}
+	rows, err = conn.Query(ctx, `SELECT event_id FROM pgrelay.processed_events`)
+	if err != nil {
+		return err
+	}
+	var event string
+	_, err = pgx.ForEachRow(rows, []any{&event}, func() error { h.ledger[event] = true; return nil })
+	return err
 }
 
 func (r *run) life() life {
@@ -134,7 +172,11 @@ func (h *history) link() {
 		h.byEvent[r.event] = r
 	}
 	for i := range h.log {
-		if r := h.rows[h.log[i].row]; r != nil {
+		r := h.rows[h.log[i].row]
+		if event := h.log[i].event; event != "" {
+			r = h.byEvent[event]
+		}
+		if r != nil {
 			r.log = append(r.log, &h.log[i])
 		}
 	}
@@ -145,6 +187,11 @@ func (h *history) link() {
 			continue // a check tells
 		}
 		r.refused = r.refused || s.rejected
+		for _, e := range r.log {
+			if s.recipient != "" && e.what == "send claimed" && e.recipient == s.recipient && e.at.Before(s.at) {
+				s.process = e.process // a mail doesn't say
+			}
+		}
 		for _, e := range r.log {
 			if e.what == "claim" && e.process == s.process && e.at.Before(s.at) {
 				s.claim = e
@@ -214,12 +261,12 @@ func (h *history) story(r *row) []line {
 	var lines []line
 	name := fmt.Sprint(r.outbox, " ", r.id)
 	for _, e := range r.log {
-		lines = append(lines, line{e.at, fmt.Sprintf("%s: %s by %q, version %d, pending %t, epoch %d (log %d)", name, e.what, e.process, e.version, e.pending, e.epoch, e.seq)})
+		lines = append(lines, line{e.at, fmt.Sprintf("%s: %s %s by %q, version %d, pending %t, epoch %d (log %d)", name, e.what, e.recipient, e.process, e.version, e.pending, e.epoch, e.seq)})
 	}
 	for _, s := range h.sends {
 		if s.event == r.event {
-			lines = append(lines, line{s.at, fmt.Sprintf("%s: sent by %s to %s, version %d, call %d, group %q, dedup %q, fate %q, stored %t (dropped %t), told %t",
-				name, s.process, s.queue, s.version, s.call, s.group, s.dedup, s.fate, s.stored, s.dropped, s.told)})
+			lines = append(lines, line{s.at, fmt.Sprintf("%s: sent by %s to %s %s, version %d, call %d, group %q, dedup %q, fate %q, stored %t (dropped %t), told %t",
+				name, s.process, s.queue, s.recipient, s.version, s.call, s.group, s.dedup, s.fate, s.stored, s.dropped, s.told)})
 		}
 	}
 	return lines

@@ -26,6 +26,11 @@ func (f fault) hits() []string {
 	return []string{f.target}
 }
 
+// hitsMail says that it concerns nothing but mail.
+func (f fault) hitsMail() bool {
+	return slices.Contains(mailServers, f.target) || slices.Contains(mailLinks, f.target)
+}
+
 // kind is a sort of fault: what it can hit and how long it lasts.
 type kind struct {
 	name        string
@@ -38,7 +43,9 @@ var (
 	processes     = []string{"A", "B"}
 	databaseLinks = []string{"A-database", "B-database"}
 	queueLinks    = []string{"A-queue", "B-queue"}
+	mailLinks     = []string{"A-mail", "B-mail"}
 	queues        = []string{standardQueue, fifoQueue}
+	mailServers   = []string{mailServer}
 	tables        = []string{ownTable, bareTable, joinedTable}
 	slot          = []string{"slot"}
 	server        = []string{"server"}
@@ -67,6 +74,15 @@ var kinds = []kind{
 	{"entries omitted", queues, 1000 * ms, 5000 * ms},
 	{"calls slow", queues, 1000 * ms, 8000 * ms},
 	{"calls hang", queues, 500 * ms, 2000 * ms},
+	{"mail link cut", mailLinks, 100 * ms, 5000 * ms},
+	{"mail link half-open", mailLinks, 500 * ms, 8000 * ms},
+	{"mails refused", mailServers, 1000 * ms, 6000 * ms},
+	{"mails refused for good", mailServers, 500 * ms, 3000 * ms},
+	{"mails cut off", mailServers, 500 * ms, 4000 * ms},
+	{"mail replies lost", mailServers, 500 * ms, 2000 * ms},
+	{"mails slow", mailServers, 1000 * ms, 8000 * ms},
+	{"mails hang", mailServers, 500 * ms, 2000 * ms},
+	{"mail server down", mailServers, 500 * ms, 5000 * ms},
 	{"slot dropped", slot, 0, 0},
 	{"publication dropped", slot, 0, 0},
 	{"publication altered", slot, 0, 0},

@@ -18,9 +18,9 @@ import (
 
 // instance is one of the two that run side by side: a process at a time, behind networks of its own.
 type instance struct {
-	w               *world
-	name            string
-	database, queue *proxy
+	w     *world
+	name  string
+	links map[string]*proxy // by what is behind them: database, queue, mail
 
 	mu   sync.Mutex
 	runs []*run
@@ -44,7 +44,7 @@ func (i *instance) start() *run {
 	defer i.mu.Unlock()
 	r := &run{name: fmt.Sprint(i.name, len(i.runs)+1), exited: make(chan struct{}), started: time.Now()}
 	// No context ends it: stop and kill do, and the death of this process.
-	r.cmd = i.w.command(context.Background(), r.name, i.w.through(i.database, r.name), "http://"+i.queue.addr(), "run")
+	r.cmd = i.w.command(context.Background(), r.name, i.w.through(i.links["database"], r.name), i.links["queue"].addr(), i.links["mail"].addr(), "run")
 	r.cmd.Stderr = &r.stderr
 	err := proctest.Start(r.cmd, func(error) { // how it ended its state says
 		r.ended = time.Now()
@@ -58,11 +58,17 @@ func (i *instance) start() *run {
 	return r
 }
 
+// hand runs a command as a person does. It may fail, as the server may be down: the log says what was done.
+func (w *world) hand(ctx context.Context, args ...string) {
+	_ = w.command(ctx, "hand", w.db.URL, w.addrs["queue"], w.addrs["mail"], args...).Run()
+}
+
 // command is pgrelay's command line as a process of its own.
-func (w *world) command(ctx context.Context, name, database, queue string, args ...string) *exec.Cmd {
+func (w *world) command(ctx context.Context, name, database, queue, mail string, args ...string) *exec.Cmd {
+	_, port, _ := strings.Cut(mail, ":")
 	cmd := exec.CommandContext(ctx, os.Args[0], append(args, "--config", w.file)...)
 	cmd.Env = []string{
-		asProgram + "=1", "DATABASE_URL=" + database, "SQS_URL=" + queue, "HOME=" + filepath.Dir(w.file), "PATH=" + os.Getenv("PATH"),
+		asProgram + "=1", "DATABASE_URL=" + database, "SQS_URL=http://" + queue, "MAIL_PORT=" + port, "HOME=" + filepath.Dir(w.file), "PATH=" + os.Getenv("PATH"),
 		"AWS_ACCESS_KEY_ID=" + name, "AWS_SECRET_ACCESS_KEY=secret", "AWS_REGION=us-east-1", "AWS_EC2_METADATA_DISABLED=true",
 		"GORACE=halt_on_error=0 exitcode=66",
 	}

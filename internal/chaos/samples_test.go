@@ -64,9 +64,12 @@ func (s *samples) slot(position string, lag int64) {
 	s.taken++
 }
 
-// settle waits until nothing is pending or in flight.
+// settle waits until nothing is pending or in flight. What is dead and holds its key is retried.
 func (w *world) settle() error {
 	return w.retry(patience, func() error {
+		if err := w.freeAll(); err != nil {
+			return err
+		}
 		return w.expect("0 pending, 0 claimed", `SELECT (SELECT count(*) FROM pgrelay.outbox_events WHERE published_at IS NULL AND dead_at IS NULL)
 			+ (SELECT count(*) FROM public.mail WHERE sent_at IS NULL) + (SELECT count(*) FROM public.backfill WHERE state IN ('PENDING', 'PROCESSING')) || ' pending, ' || (SELECT coalesce(sum(cardinality(ids)), 0) FROM pgrelay.claims) || ' claimed'`)
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"pgrelay/internal/pgtest"
+	"pgrelay/internal/smtptest"
 	"pgrelay/internal/sqstest"
 )
 
@@ -23,9 +24,10 @@ const patience = 2 * time.Minute
 const (
 	standardQueue = "events"
 	fifoQueue     = "events.fifo"
+	mailServer    = "mail"
 
 	ownTable    = "pgrelay.outbox_events"
-	bareTable   = "public.mail"
+	bareTable   = "public.mail"     // it keeps a ledger
 	joinedTable = "public.backfill" // it has a status; its content stands in chaos.tasks, which says as well when it may go; it goes at most once
 )
 
@@ -40,6 +42,9 @@ var (
 // callTimeout is the destinations' timeout: long, so that no busy machine makes a call run into it that no fault held up.
 const callTimeout = 10 * time.Second
 
+// mailConnections are the mail server's: no process has more mails on their way.
+const mailConnections = 4
+
 // world is what a run happens in.
 type world struct {
 	t         testing.TB
@@ -48,7 +53,9 @@ type world struct {
 	server    *pgtest.Server
 	db        *pgtest.Database
 	sqs       *sqstest.TestServer
-	file      string // the configuration
+	mail      *smtptest.Server
+	addrs     map[string]string // of the servers: database, queue, mail
+	file      string            // the configuration
 	instances map[string]*instance
 	answers   *answers
 	samples   *samples
@@ -67,7 +74,7 @@ type applied struct {
 func newWorld(t testing.TB, p plan) *world {
 	t.Helper()
 	w := &world{
-		t: t, plan: p, server: pgtest.StartServer(t, pgtest.Options{}), sqs: sqstest.Start(t),
+		t: t, plan: p, server: pgtest.StartServer(t, pgtest.Options{}), sqs: sqstest.Start(t), mail: smtptest.Start(t, smtptest.Options{}),
 		file: filepath.Join(t.TempDir(), "pgrelay.yaml"), instances: map[string]*instance{}, samples: &samples{},
 	}
 	w.db = w.server.NewMigrated(t)
@@ -77,15 +84,22 @@ func newWorld(t testing.TB, p plan) *world {
 	}
 	w.answers = newAnswers()
 	w.sqs.SetFault(w.answers.answer)
+	w.mail.SetFault(w.answers.receive)
+	w.addrs = map[string]string{
+		"database": w.server.Addr, "queue": strings.TrimPrefix(w.sqs.URL, "http://"), "mail": fmt.Sprintf("%s:%d", w.mail.Host(), w.mail.Port()),
+	}
 	for _, name := range processes {
-		w.instances[name] = &instance{w: w, name: name, database: newProxy(t, w.server.Addr), queue: newProxy(t, strings.TrimPrefix(w.sqs.URL, "http://"))}
+		w.instances[name] = &instance{w: w, name: name, links: map[string]*proxy{}}
+		for side, addr := range w.addrs {
+			w.instances[name].links[side] = newProxy(t, addr)
+		}
 	}
 	require.NoError(t, os.WriteFile(w.file, []byte(w.configuration()), 0o600))
 	return w
 }
 
 func (w *world) configuration() string {
-	const routes = `[{kind: "f*", to: fifo}, {kind: "q*", to: queue}]`
+	const routes = `{kind: "f*", to: fifo}, {kind: "q*", to: queue}`
 	destination := func(queue string) string {
 		return fmt.Sprintf("{type: sqs, queue: %s, endpoint: '${SQS_URL}', concurrency: 8, timeout: %s, pause: {initial: 50ms, max: 1s}}", queue, callTimeout)
 	}
@@ -95,12 +109,20 @@ func (w *world) configuration() string {
 	}
 	return fmt.Sprintf(`
 database: {url: '${DATABASE_URL}'}
-destinations: {queue: %s, fifo: %s}
+destinations:
+  queue: %s
+  fifo: %s
+  mail: {type: smtp, host: 127.0.0.1, port: '${MAIL_PORT}', tls: none, from: chaos@example.com, concurrency: %d, timeout: %s, pause: {initial: 50ms, max: 1s}}
 outboxes:
-  - {table: %s, routes: %s}
+  - table: %s
+    routes:
+      - {kind: f.held, to: fifo, on_dead: block}
+      - {kind: mail, to: mail, delivery: at_most_once, body: '{"to": {{json .payload.to}}, "subject": "version {{.payload.v}}", "text": "come"}'}
+      - %s
   - table: %s
     columns: {published_at: sent_at, event_id: message, event_type: topic, ordering_key: customer, payload: document}
-    routes: %s
+    ledger: pgrelay.processed_events
+    routes: [%s]
   - table: %s
     columns: {event_id: task}
     status: {column: state}
@@ -113,7 +135,7 @@ scheduler: {jobs: [{name: tick, every: 500ms, sql: "INSERT INTO pgrelay.outbox_e
 poller: %s
 relay: {shutdown_timeout: 10s, claim_timeout: 2s, max_in_flight_bytes: 8MiB, retry: {max_attempts: 100, initial: 50ms, max: 1s}}
 http: {addr: ''}
-`, destination(standardQueue), destination(fifoQueue), ownTable, routes, bareTable, routes, joinedTable, looks)
+`, destination(standardQueue), destination(fifoQueue), mailConnections, callTimeout, ownTable, strings.ReplaceAll(routes, "}, {", "}\n      - {"), bareTable, routes, joinedTable, looks)
 }
 
 // schema is the users' side of the database, and the log.
@@ -138,7 +160,7 @@ CREATE TABLE chaos.log (
 	seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at timestamptz NOT NULL DEFAULT clock_timestamp(), began timestamptz NOT NULL DEFAULT now(),
 	what text NOT NULL, process text NOT NULL DEFAULT coalesce(current_setting('chaos.process', true), ''),
 	outbox text NOT NULL DEFAULT '', id bigint NOT NULL DEFAULT 0, epoch bigint NOT NULL DEFAULT 0,
-	version int NOT NULL DEFAULT 0, pending bool NOT NULL DEFAULT false);
+	version int NOT NULL DEFAULT 0, pending bool NOT NULL DEFAULT false, event text NOT NULL DEFAULT '', recipient text NOT NULL DEFAULT '');
 
 -- Arguments: the outbox, its column of payload. What has no payload never changes its version.
 CREATE FUNCTION chaos.note_row() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -162,6 +184,33 @@ BEGIN
 	RETURN NULL;
 END $$;
 CREATE TRIGGER chaos AFTER INSERT ON pgrelay.claims FOR EACH ROW EXECUTE FUNCTION chaos.note_claim();
+
+CREATE FUNCTION chaos.note_send() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO chaos.log (what, event, recipient) VALUES (
+		CASE WHEN TG_OP = 'INSERT' THEN 'send claimed' WHEN TG_OP = 'DELETE' THEN 'send released' WHEN NEW.sent_at IS NOT NULL THEN 'send made' ELSE 'send unknown' END,
+		coalesce(NEW.event_id, OLD.event_id), coalesce(NEW.recipient, OLD.recipient));
+	RETURN NULL;
+END $$;
+CREATE TRIGGER chaos AFTER INSERT OR UPDATE OR DELETE ON pgrelay.notification_sends FOR EACH ROW EXECUTE FUNCTION chaos.note_send();
+
+CREATE FUNCTION chaos.note_ledger() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO chaos.log (what, event) VALUES (CASE TG_OP WHEN 'INSERT' THEN 'recorded' ELSE 'struck' END, coalesce(NEW.event_id, OLD.event_id));
+	RETURN NULL;
+END $$;
+CREATE TRIGGER chaos AFTER INSERT OR DELETE ON pgrelay.processed_events FOR EACH ROW EXECUTE FUNCTION chaos.note_ledger();
+
+-- The end of a death is that somebody retried or discarded the row.
+CREATE FUNCTION chaos.note_death() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE was bool := OLD.dead_at IS NOT NULL; is_now bool := NEW.dead_at IS NOT NULL;
+BEGIN
+	IF was <> is_now THEN
+		INSERT INTO chaos.log (what, outbox, id) VALUES (CASE WHEN is_now THEN 'died' ELSE 'let go' END, coalesce(NEW.outbox, OLD.outbox), coalesce(NEW.row_id, OLD.row_id)::bigint);
+	END IF;
+	RETURN NULL;
+END $$;
+CREATE TRIGGER chaos AFTER INSERT OR UPDATE OR DELETE ON pgrelay.failures FOR EACH ROW EXECUTE FUNCTION chaos.note_death();
 
 CREATE FUNCTION chaos.note_lead() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

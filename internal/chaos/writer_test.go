@@ -136,6 +136,39 @@ func (wr *writer) insert(ctx context.Context, tx pgx.Tx, chosen []string, n int)
 	return err
 }
 
+// order writes rows of a few keys that a dead row holds, or not.
+func (wr *writer) order(ctx context.Context) error {
+	return wr.alone(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `INSERT INTO pgrelay.outbox_events (event_type, ordering_key, payload)
+			SELECT CASE WHEN random() < 0.7 THEN 'f.held' ELSE 'f.order' END, 'order ' || floor(random() * 8),
+			       CASE WHEN random() < 0.1 THEN '{"v": 1, "bad": true}' ELSE '{"v": 1}' END::jsonb FROM generate_series(1, $1)`, 1+wr.rnd.IntN(4))
+		return err
+	})
+}
+
+// invite writes mails to one, two or three recipients each, some with a key.
+func (wr *writer) invite(ctx context.Context) error {
+	return wr.alone(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `WITH new AS MATERIALIZED (SELECT gen_random_uuid() AS event, 1 + floor(random() * 3)::int AS guests, floor(random() * 10) AS key FROM generate_series(1, $1))
+			INSERT INTO pgrelay.outbox_events (event_id, event_type, ordering_key, payload)
+			SELECT event, 'mail', CASE WHEN key < 4 THEN 'calendar ' || key END,
+			       jsonb_build_object('v', 1, 'to', ARRAY(SELECT n || '.' || event || '@example.com' FROM generate_series(1, guests) AS n)) FROM new`, 1+wr.rnd.IntN(3))
+		return err
+	})
+}
+
+// alone is a transaction of a writer whose keys nobody else writes.
+func (wr *writer) alone(ctx context.Context, write func(pgx.Tx) error) error {
+	tx, err := wr.conn.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	if err := write(tx); err != nil {
+		return err
+	}
+	return wr.end(ctx, tx, 8)
+}
+
 var filling = func() string {
 	all := make([]byte, 600)
 	for i := range all {
@@ -182,24 +215,4 @@ const openTasks = `UPDATE chaos.tasks SET open = true, opened = clock_timestamp(
 func (wr *writer) beBusy(ctx context.Context) error {
 	_, err := wr.conn.Exec(ctx, `UPDATE chaos.busy SET n = n + 1 WHERE id = $1`, 1+wr.rnd.IntN(20))
 	return err
-}
-
-// republish runs the command for a few rows that were delivered.
-func (wr *writer) republish(ctx context.Context) error {
-	table := tables[wr.rnd.IntN(len(tables))]
-	rows, err := wr.conn.Query(ctx, fmt.Sprintf(`SELECT id::text FROM %[1]s WHERE id > (SELECT max(id) - 2000 FROM %[1]s) AND %[2]s
-		ORDER BY random() LIMIT 3`, table, published[table]))
-	if err != nil {
-		return err
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil || len(ids) == 0 {
-		return err
-	}
-	args := []string{"republish", "--table", table}
-	for _, id := range ids {
-		args = append(args, "--id", id)
-	}
-	_ = wr.w.command(ctx, "republish", wr.w.db.URL, wr.w.sqs.URL, args...).Run() // the server may be down: the log says what was done
-	return nil
 }

@@ -1,0 +1,296 @@
+package chaos_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// mails says that the row's message goes to recipients, each of whom has a mail of their own.
+func (r *row) mails() bool { return len(r.recipients) > 0 }
+
+func (r *row) mailed(to string) bool {
+	return slices.ContainsFunc(r.sends, func(s *send) bool { return s.recipient == to })
+}
+
+// unmailed are recipients of committed events who have no mail, and of whom nothing else is known (G1).
+func (h *history) unmailed() (bad []violation) {
+	for id, r := range h.rows {
+		for _, to := range r.recipients {
+			made, claimed := h.claims[sendKey{r.event, to}]
+			complain := func(what string) {
+				bad = append(bad, violation{"G1 recipient", fmt.Sprintf("%v: %s %s", id, to, what), []rowID{id}})
+			}
+			switch has := r.mailed(to); {
+			case made && !has:
+				complain("is said to have a mail, and has none")
+			case r.published && !made:
+				complain("is not said to have a mail, and the row is marked")
+			case has, r.dead && strings.Contains(r.detail, to), r.uncertain && claimed, !r.published && !r.dead && !r.uncertain:
+			default:
+				complain(fmt.Sprintf("has no mail (dead %t, uncertain %t, claimed %t, detail %q)", r.dead, r.uncertain, claimed, r.detail))
+			}
+		}
+	}
+	return bad
+}
+
+// doubts are sends of which nobody knows the outcome although nothing went wrong while they were on their way; or more than can have been on
+// their way when something did (G11).
+func (h *history) doubts() (bad []violation) {
+	crowd, most := 0, 0
+	for key, made := range h.claims {
+		r := h.byEvent[key.event]
+		switch {
+		case made:
+		case r == nil:
+			bad = append(bad, violation{"G11 doubt", fmt.Sprintf("event %s is claimed for %s and is not in the table", key.event, key.recipient), nil})
+		case r.published:
+			bad = append(bad, violation{"G11 doubt", fmt.Sprintf("%v is marked, and its send to %s never ended", r.rowID, key.recipient), []rowID{r.rowID}})
+		case h.unanswered(r, key.recipient):
+		case h.brokenOff(r, key.recipient):
+			if r.mails() {
+				crowd++
+			}
+		default:
+			bad = append(bad, violation{"G11 doubt", fmt.Sprintf("%v is uncertain for %s for no reason", r.rowID, key.recipient), []rowID{r.rowID}})
+		}
+	}
+	for _, e := range h.log {
+		if e.what == "lead" {
+			most += mailConnections
+		}
+	}
+	for _, f := range h.faults {
+		switch f.kind {
+		case "process frozen", "mail link cut", "mail link half-open":
+			most += mailConnections
+		}
+	}
+	if crowd > most {
+		bad = append(bad, violation{"G11 crowd", fmt.Sprintf("%d mails are uncertain that were on their way when something broke, and %d could be", crowd, most), nil})
+	}
+	return bad
+}
+
+// onItsWay is the time from a claim of a send that was not ended until nobody asked any more.
+func (r *row) onItsWay(recipient string) (claim *entry, until time.Time) {
+	for _, e := range r.log {
+		switch {
+		case e.what == "send claimed" && e.recipient == recipient:
+			claim, until = e, time.Time{}
+		case claim != nil && until.IsZero() && (e.what == "send unknown" && e.recipient == recipient || e.settled()):
+			until = e.at
+		}
+	}
+	if claim != nil && until.IsZero() {
+		until = claim.at.Add(24 * time.Hour)
+	}
+	return claim, until
+}
+
+// unanswered says whether the send itself got no answer.
+func (h *history) unanswered(r *row, recipient string) bool {
+	claim, until := r.onItsWay(recipient)
+	return claim != nil && slices.ContainsFunc(h.sends, func(s *send) bool {
+		return s.event == r.event && s.recipient == recipientOf(r, recipient) && !s.told && s.at.After(claim.at) && s.at.Before(until)
+	})
+}
+
+// recipientOf: a message to a queue has none, and its claim names the destination.
+func recipientOf(r *row, claimed string) string {
+	if r.mails() {
+		return claimed
+	}
+	return ""
+}
+
+// brokenOff says whether whoever made the send died, was frozen or cut off, or lost the lead meanwhile.
+func (h *history) brokenOff(r *row, recipient string) bool {
+	claim, until := r.onItsWay(recipient)
+	if claim == nil {
+		return false
+	}
+	instance, link := claim.process[:min(1, len(claim.process))], "queue"
+	if r.mails() {
+		link = "mail"
+	}
+	return h.endedBefore(claim.process, until) ||
+		slices.ContainsFunc(h.log, func(e entry) bool {
+			return e.what == "lead" && e.process != claim.process && e.at.After(claim.at) && e.at.Before(until)
+		}) ||
+		h.happened(claim.at, until, instance+"-"+link, link+" link cut", link+" link half-open") ||
+		h.happened(claim.at, until, instance, "process frozen")
+}
+
+const ann, bob = "1.b@example.com", "2.b@example.com" // the guests of row 1
+
+func invitation(r *row) { r.topic, r.recipients = "mail", []string{ann, bob} }
+
+func (s *tale) sendClaim(what, process, to string) {
+	s.log(entry{what: what, process: process, event: eventOf(to), recipient: to})
+	if s.h.claims[sendKey{eventOf(to), to}] = what == "send made"; what == "send released" {
+		delete(s.h.claims, sendKey{eventOf(to), to})
+	}
+}
+
+// mail sends one, from its claim to its end.
+func (s *tale) mail(process, to, ends string, change ...func(*send)) {
+	s.sendClaim("send claimed", process, to)
+	s.send("", 1, 0, append(change, func(one *send) { one.queue, one.recipient = mailServer, to })...)
+	if ends != "" {
+		s.sendClaim(ends, process, to)
+	}
+}
+
+// both claims the row and has Ann and Bob get theirs.
+func (s *tale) both(process string, epoch int64) {
+	s.claim(process, 1, epoch)
+	s.mail(process, ann, "send made")
+	s.mail(process, bob, "send made")
+	s.stamp(process, 1, 1)
+}
+
+func doubtful(r *row)    { r.published, r.uncertain = false, true }
+func rejected(one *send) { one.stored, one.rejected = false, true }
+func noted(r *row) {
+	r.published, r.dead, r.reason, r.detail = false, true, "recipient_refused", "refused for good: "+bob
+}
+func forgotten(r *row)   { r.published, r.dead, r.reason = false, true, "recipient_refused" }
+func deferred(one *send) { one.stored = false }
+func faultOn(kind, at string, from, to time.Time) applied {
+	return applied{fault: fault{kind: kind, target: at}, began: from, ended: to}
+}
+
+func TestChecksOfMailFindWhatIsWrongAndNothingElse(t *testing.T) {
+	tales{
+		"each has a mail": {tell: func(s *tale) { s.row(1, invitation); s.both("A1", 1) }},
+		"one has none": {func(s *tale) {
+			s.row(1, invitation)
+			s.claim("A1", 1, 1)
+			s.mail("A1", ann, "send made")
+			s.stamp("A1", 1, 1)
+		}, []string{"G1 recipient"}},
+		"one has none and is said to": {func(s *tale) {
+			s.row(1, invitation)
+			s.claim("A1", 1, 1)
+			s.mail("A1", ann, "send made")
+			s.mail("A1", bob, "send made", gone)
+			s.stamp("A1", 1, 1)
+		}, []string{"G1 recipient"}},
+		"one has two": {func(s *tale) {
+			s.row(1, invitation)
+			s.claim("A1", 1, 1)
+			s.mail("A1", ann, "send released", lost)
+			s.both("A1", 1)
+		}, []string{"G11 once"}},
+		"one was refused for now and has it": {tell: func(s *tale) {
+			s.row(1, invitation)
+			s.claim("A1", 1, 1)
+			s.mail("A1", ann, "send released", deferred)
+			s.both("A1", 1)
+		}},
+		"one was refused for good and is named": {tell: func(s *tale) {
+			s.row(1, invitation, noted)
+			s.claim("A1", 1, 1)
+			s.mail("A1", ann, "send made")
+			s.mail("A1", bob, "send released", rejected)
+			s.stamp("A1", 1, 1)
+		}},
+		"one was refused for good and is not named": {func(s *tale) {
+			s.row(1, invitation, forgotten)
+			s.claim("A1", 1, 1)
+			s.mail("A1", ann, "send made")
+			s.mail("A1", bob, "send released", rejected)
+			s.stamp("A1", 1, 1)
+		}, []string{"G1 recipient"}},
+		"one's answer was lost": {tell: func(s *tale) {
+			s.row(1, invitation, doubtful)
+			s.claim("A1", 1, 1)
+			s.mail("A1", ann, "send made")
+			s.mail("A1", bob, "send unknown", gone)
+			s.stamp("A1", 1, 1)
+		}},
+		"one is uncertain for no reason": {func(s *tale) {
+			s.row(1, invitation, doubtful)
+			s.claim("A1", 1, 1)
+			s.mail("A1", ann, "send made")
+			s.mail("A1", bob, "send unknown")
+			s.stamp("A1", 1, 1)
+		}, []string{"G11 doubt"}},
+		"one is uncertain and the row is marked": {func(s *tale) {
+			s.row(1, invitation)
+			s.claim("A1", 1, 1)
+			s.mail("A1", ann, "send made")
+			s.mail("A1", bob, "send unknown", lost)
+			s.stamp("A1", 1, 1)
+		}, []string{"G1 recipient", "G11 doubt"}},
+		"one is uncertain as the relay died": {tell: func(s *tale) {
+			s.row(1, invitation, doubtful)
+			s.claim("A1", 1, 1)
+			s.mail("A1", bob, "")
+			s.h.lives["A1"] = life{ended: s.tick(), unfinished: true}
+			s.lead("A2", 2)
+			s.claim("A2", 1, 2)
+			s.mail("A2", ann, "send made")
+			s.stamp("A2", 1, 1)
+		}},
+		"one is uncertain as the lead was lost": {tell: func(s *tale) {
+			s.row(1, invitation, doubtful)
+			s.claim("A1", 1, 1)
+			s.mail("A1", bob, "", gone)
+			s.lead("B1", 2)
+			s.claim("B1", 1, 2)
+			s.mail("B1", ann, "send made")
+			s.stamp("B1", 1, 1)
+		}},
+		"one is uncertain as the link broke": {tell: func(s *tale) {
+			s.row(1, invitation, doubtful)
+			s.claim("A1", 1, 1)
+			s.mail("A1", ann, "send made")
+			s.mail("A1", bob, "")
+			s.h.faults = append(s.h.faults, faultOn("mail link cut", "A-mail", s.now, s.tick()))
+			s.sendClaim("send unknown", "A1", bob)
+			s.stamp("A1", 1, 1)
+		}},
+		"one is uncertain as the other's link broke": {func(s *tale) {
+			s.row(1, invitation, doubtful)
+			s.claim("A1", 1, 1)
+			s.mail("A1", ann, "send made")
+			s.mail("A1", bob, "")
+			s.h.faults = append(s.h.faults, faultOn("mail link cut", "B-mail", s.now, s.tick()))
+			s.sendClaim("send unknown", "A1", bob)
+			s.stamp("A1", 1, 1)
+		}, []string{"G11 doubt"}},
+		"one is uncertain and the link broke later": {func(s *tale) {
+			s.row(1, invitation, doubtful)
+			s.claim("A1", 1, 1)
+			s.mail("A1", ann, "send made")
+			s.mail("A1", bob, "send unknown")
+			s.stamp("A1", 1, 1)
+			s.h.faults = append(s.h.faults, faultOn("mail link cut", "A-mail", s.tick(), s.tick()))
+		}, []string{"G11 doubt"}},
+		"more are uncertain than were on their way": {func(s *tale) {
+			for id := range int64(mailConnections + 1) {
+				to := "1." + event(id) + "@example.com"
+				s.row(id, doubtful, func(r *row) { r.topic, r.key, r.recipients = "mail", "", []string{to} })
+				s.claim("A1", id, 1)
+				s.sendClaim("send claimed", "A1", to)
+			}
+			s.h.lives["A1"] = life{ended: s.tick(), unfinished: true}
+		}, []string{"G11 crowd"}},
+		"a mail of a transaction that was rolled back is sent": {func(s *tale) { s.mail("A1", ann, "send made") }, []string{"G1 committed"}},
+		"a mail overtakes": {func(s *tale) {
+			s.row(1, invitation)
+			s.row(2, func(r *row) { r.topic, r.recipients = "mail", []string{"1.c@example.com"} })
+			s.claim("A1", 2, 1)
+			s.sendClaim("send claimed", "A1", "1.c@example.com")
+			s.send("", 2, 0, func(one *send) { one.queue, one.recipient = mailServer, "1.c@example.com" })
+			s.sendClaim("send made", "A1", "1.c@example.com")
+			s.stamp("A1", 2, 1)
+			s.both("A1", 1)
+		}, []string{"G3 order"}},
+	}.check(t)
+}
