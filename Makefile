@@ -15,7 +15,7 @@ build: ## Build bin/pgrelay
 
 test: ## Run all tests with the race detector; installs PostgreSQL, promtool, Node.js and aiosmtpd if they are not there
 	.ci/install server compiler alerts stranger mail
-	go test -race -timeout 20m ./...
+	GORACE=atexit_sleep_ms=0 go test -race -timeout 20m ./...
 
 # Whatever talks to PostgreSQL; and of that what a version could change, without what only takes long.
 INTEGRATION := ./migrations ./replication ./poller ./relay ./internal/pgtest ./internal/check ./internal/deploytest ./internal/e2e

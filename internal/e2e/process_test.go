@@ -44,6 +44,7 @@ func (w *world) launch(env []string, args ...string) *process {
 	p.cmd.Env = append([]string{
 		asProgram + "=1", "DATABASE_URL=" + w.db.URL, "HOME=" + filepath.Dir(w.file), "PATH=" + os.Getenv("PATH"),
 		"AWS_ACCESS_KEY_ID=key", "AWS_SECRET_ACCESS_KEY=secret", "AWS_REGION=us-east-1", "AWS_EC2_METADATA_DISABLED=true",
+		"GORACE=atexit_sleep_ms=0", // the race detector would make each process end a second later
 	}, env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(w.t, proctest.Start(p.cmd, func(error) { close(p.exited) })) // how it ended its state says

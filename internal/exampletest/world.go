@@ -56,6 +56,7 @@ func New(t testing.TB, queues ...string) *World {
 	w.program = stage.Program{Path: os.Args[0], Dir: t.TempDir(), Env: []string{
 		asProgram + "=1", "DATABASE_URL=" + db.URL, "SQS_ENDPOINT=" + w.SQS.URL, "HTTP_ADDR=127.0.0.1:0",
 		"AWS_ACCESS_KEY_ID=key", "AWS_SECRET_ACCESS_KEY=secret", "AWS_EC2_METADATA_DISABLED=true",
+		"GORACE=atexit_sleep_ms=0", // the race detector would make each process end a second later
 	}}
 	w.write(read(t, "pgrelay.yaml"))
 	return w

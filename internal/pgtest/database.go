@@ -92,16 +92,26 @@ func dropSlots(ctx context.Context, conn *pgx.Conn, database string) error {
 	})
 }
 
-// admin runs work on a connection to the database postgres.
+// admin runs work on a connection to the database postgres: one that is idle, or a new one.
 func (s *Server) admin(work func(context.Context, *pgx.Conn) error) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, s.url("postgres"))
-	if err != nil {
-		return fmt.Errorf("connecting to the server: %w", err)
+	var conn *pgx.Conn
+	select {
+	case conn = <-s.idle:
+	default:
+		if conn, err = pgx.Connect(ctx, s.url("postgres")); err != nil {
+			return fmt.Errorf("connecting to the server: %w", err)
+		}
 	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	return work(ctx, conn)
+	if err = work(ctx, conn); err == nil {
+		select {
+		case s.idle <- conn:
+			return nil
+		default:
+		}
+	}
+	return errors.Join(err, conn.Close(ctx))
 }
 
 // Connect opens a connection that is closed when the test ends.

@@ -51,6 +51,8 @@ type Server struct {
 	process   *postmaster // nil while stopped
 	databases atomic.Int64
 	migrated  func() error // makes the template database once
+	// idle are connections that admin keeps, as each costs the server a process. Only the shared server has them: nobody stops it.
+	idle chan *pgx.Conn
 }
 
 // defaults suit tests: logical decoding works, there is room for many of them at

@@ -1,6 +1,13 @@
 package pgtest
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// idleAdmins is more than there are tests at a time.
+const idleAdmins = 16
 
 // sharedServer is the server of the test binary, started when a test first asks.
 type sharedServer struct {
@@ -16,7 +23,9 @@ func (s *sharedServer) get() (*Server, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.server == nil && s.err == nil {
-		s.server, s.err = newServer(Options{})
+		if s.server, s.err = newServer(Options{}); s.err == nil {
+			s.server.idle = make(chan *pgx.Conn, idleAdmins)
+		}
 	}
 	return s.server, s.err
 }
