@@ -93,7 +93,10 @@ func (t *Table) mapColumn(w wanted) error {
 	case !ok && w.required:
 		return &TableError{t.Name, fmt.Sprintf("there is no column %q", name),
 			fmt.Sprintf("map it with columns: {%s: …}; its columns are %s", w.key, columnList(t.Columns))}
-	case !ok, w.given == "" && (!fits || w.guessed && !c.Written):
+	case !ok, w.given == "" && !fits:
+		return nil
+	case w.given == "" && w.guessed && !c.Written:
+		t.leftAlone = append(t.leftAlone, name)
 		return nil
 	case !fits:
 		return &TableError{t.Name, fmt.Sprintf("columns.%s: %q is of type %s, not %s", w.key, name, c.Type, nouns[w.types[0]]),

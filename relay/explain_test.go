@@ -88,6 +88,8 @@ func TestExplainOfSettledRows(t *testing.T) {
 	f.explain(discarded).says(t, StateDiscarded, "pgrelay republish"+ownFlags+discarded)
 	f.exec(`UPDATE pgrelay.failures SET uncertain = true, reason = 'no_answer' WHERE row_id = $1`, uncertain)
 	f.explain(uncertain).says(t, StateUncertain, "no_answer", "pgrelay republish"+ownFlags+uncertain)
+	f.exec(`UPDATE pgrelay.failures SET reason = 'uncertain', detail = 'uncertain: it was claimed' WHERE row_id = $1`, uncertain)
+	f.explain(uncertain).says(t, StateUncertain, "after 0 attempts: uncertain: it was claimed.")
 	f.exec(`UPDATE pgrelay.outbox_events SET published_at = now() WHERE id::text = $1`, dead)
 	f.explain(dead).says(t, StatePublished, "left over", "pgrelay dead discard"+ownFlags+dead)
 }

@@ -9,10 +9,13 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// why says of what a row died.
+// why says of what a row died, or why it is uncertain.
 func (x *explaining) why() string {
-	return fmt.Sprintf("since %s, after %s: %s", x.when(*x.FailedDeadAt), plural(x.Attempts, "attempt"),
-		sentence(x.Reason, x.Detail))
+	reason := sentence(x.Reason, x.Detail)
+	if x.Reason == reasonUncertain && x.Detail != "" {
+		reason = x.Detail
+	}
+	return fmt.Sprintf("since %s, after %s: %s", x.when(*x.FailedDeadAt), plural(x.Attempts, "attempt"), reason)
 }
 
 // tries says how often a row was tried, and what came of it.

@@ -151,7 +151,17 @@ func (t *Table) LookPlan(ctx context.Context, conn *pgx.Conn) (scans []string, e
 // readJoin asks the server what join, select and ready give, which checks them and the rights on what they name. The problem is
 // the first piece's at fault; any other error is the connection's.
 func (t *Table) readJoin(ctx context.Context, conn *pgx.Conn) (problem, err error) {
+	if t.plain() {
+		return nil, nil
+	}
 	outbox := quote(t.Schema) + "." + quote(t.Relation)
+	if _, err = describe(ctx, conn, "SELECT o.* FROM "+outbox+" o WHERE false"); sqlState(err) == "42501" { // no right that join lacks
+		return &TableError{t.Name, "this role may not read it", fmt.Sprintf("run: GRANT SELECT, UPDATE (%s) ON %s TO %s",
+			t.list("%s", t.Marks()...), t.Name, quote(conn.Config().User))}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", t.Name, err)
+	}
 	joined := fmt.Sprintf("FROM (SELECT o.* FROM %s o) o %s\n WHERE false", outbox, t.cfg.Join)
 	for _, piece := range []struct{ key, text, sql string }{
 		{"join", t.cfg.Join, "SELECT " + joined},

@@ -225,6 +225,9 @@ func (t *Table) Marks() []string {
 	return marks
 }
 
+// LeftAlone are columns that show how a row is doing and are not written, as the role may not.
+func (t *Table) LeftAlone() []string { return t.leftAlone }
+
 // writesFailures says that a column shows how a row failed.
 func (t *Table) writesFailures() bool {
 	return t.names.attempts != "" || t.names.nextAttemptAt != "" || t.names.lastError != ""

@@ -81,7 +81,7 @@ func (t *Table) tryValue(ctx context.Context, conn *pgx.Conn, v statusValue, che
 	}
 	if !whole {
 		return "", t.refuseValue(v, fmt.Sprintf("is cut to %q by the column, which is %s", text, c.Declared),
-			fmt.Sprintf("run: ALTER TABLE %s ALTER COLUMN %s TYPE text, or give the value that it has", t.Name, quote(c.Name))), nil
+			fmt.Sprintf("give the value that it has, or run: ALTER TABLE %s ALTER COLUMN %s TYPE text", t.Name, quote(c.Name))), nil
 	}
 	for _, check := range checks {
 		var allowed bool
@@ -91,7 +91,7 @@ func (t *Table) tryValue(ctx context.Context, conn *pgx.Conn, v statusValue, che
 		}
 		if !allowed {
 			return "", t.refuseValue(v, fmt.Sprintf("its constraint %q does not allow it", check.name),
-				fmt.Sprintf("run: ALTER TABLE %s DROP CONSTRAINT %s, ADD CONSTRAINT %[2]s CHECK ((%s) OR %s = %s), or give the value that it allows",
+				fmt.Sprintf("give the value that it allows, or run: ALTER TABLE %s DROP CONSTRAINT %s, ADD CONSTRAINT %[2]s CHECK ((%s) OR %s = %s)",
 					t.Name, quote(check.name), check.expr, quote(c.Name), literal)), nil
 		}
 	}
@@ -103,7 +103,7 @@ func widen(c Column, value string) string {
 	if !c.Enum {
 		return fmt.Sprintf("give one that the column, which is %s, has", c.Declared)
 	}
-	return fmt.Sprintf("run: ALTER TYPE %s ADD VALUE %s, or give the value that it has for this", c.Type, stringLiteral(value))
+	return fmt.Sprintf("give the value that it has for this, or run: ALTER TYPE %s ADD VALUE %s", c.Type, stringLiteral(value))
 }
 
 func (t *Table) refuseValue(v statusValue, what, hint string) error {

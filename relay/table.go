@@ -37,7 +37,9 @@ type Table struct {
 	cfg      config.Outbox
 	names    mapping
 	selected []Column // of select
-	orderBy  []string // columns, unquoted; empty: the key
+	// leftAlone are columns that are only written, and that this role may not write.
+	leftAlone []string
+	orderBy   []string // columns, unquoted; empty: the key
 	// sinks maps a route to its destination's index; ordered says which routes keep order, blocking of which a dead
 	// row holds its line, and once which send at most once.
 	sinks    []int

@@ -152,13 +152,28 @@ func TestTheIndexOfAnOrderFollowsIt(t *testing.T) {
 	p.wellBut("outbox public.bookings", "no index serves deferred rows of an ordering key", `("ordering_key", "available_at", "id")`)
 }
 
+func TestColumnsThatTheRoleMayNotWriteAreNamed(t *testing.T) {
+	t.Parallel()
+	p := healthy(t, pgtest.Migrated(t))
+	p.exec(`ALTER TABLE bookings ADD COLUMN attempts int, ADD COLUMN last_error int, ADD COLUMN claimed_at timestamptz; GRANT UPDATE (claimed_at) ON bookings TO $role`)
+	for _, l := range p.examine().Lines {
+		if l.Name == "outbox public.bookings" {
+			require.Equal(t, ok("outbox public.bookings", "has its columns and indexes, and this role its rights; not written, as this role may not: attempts"), l)
+			return
+		}
+	}
+	require.Fail(t, "no line of the outbox")
+}
+
 func TestALookAtRowsThatMayNotBeReadyIsShownAndManyAreAWarning(t *testing.T) {
 	t.Parallel()
 	p := healthy(t, pgtest.Migrated(t))
 	p.exec(`CREATE TABLE jobs (id bigint PRIMARY KEY, state text); INSERT INTO jobs SELECT n, 'new' FROM generate_series(1, 10001) n; ANALYZE jobs`)
 	p.configure("{table: public.bookings,", "{table: public.bookings, join: JOIN jobs ON jobs.id = o.id, ready: jobs.state = 'open',")
 	p.wellBut("outbox public.bookings", "join: permission denied for table jobs", "run GRANT SELECT ON … TO")
-	p.exec(`GRANT SELECT ON jobs TO $role`)
+	p.exec(`GRANT SELECT ON jobs TO $role; REVOKE ALL ON bookings FROM $role`)
+	line := p.wellBut("outbox public.bookings", "this role may not read it", `run: GRANT SELECT, UPDATE ("published_at") ON public.bookings TO`)
+	p.take(line.Fix)
 	p.well()
 	look := func() Line {
 		for _, l := range p.examine().Lines {

@@ -17,6 +17,8 @@ type outboxFacts struct {
 	Name   string
 	Lacks  []string // privileges that are missing, as GRANT takes them
 	Hidden bool     // row security may hide rows
+	// LeftAlone are columns for people that pgrelay would write if the role might.
+	LeftAlone []string
 	// Beside are further tables that the outbox needs.
 	Beside []besideFacts
 	// Sequence is that of a key that gives ordered routes their order; empty: none.
@@ -57,7 +59,7 @@ func (d *doctor) checkOutbox(ctx context.Context, cfg config.Outbox) error {
 	if err != nil {
 		return err
 	}
-	d.add(judgeOutbox(name, f, d.server.Role)...)
+	d.add(judgeOutbox("outbox "+t.Name, f, d.server.Role)...)
 	return nil
 }
 
@@ -131,7 +133,7 @@ const outboxSQL = `SELECT array_cat(
  WHERE c.oid = $1`
 
 func readOutbox(ctx context.Context, conn *pgx.Conn, t *relay.Table) (outboxFacts, error) {
-	f := outboxFacts{Name: t.Name, Wanted: t.Indexes()}
+	f := outboxFacts{Name: t.Name, Wanted: t.Indexes(), LeftAlone: t.LeftAlone()}
 	rights := []string{"SELECT"}
 	if t.Deletes() || t.Retention() > 0 {
 		rights = append(rights, "DELETE")
@@ -176,12 +178,16 @@ func judgeOutbox(name string, f outboxFacts, role string) (lines []Line) {
 		lines = append(lines, failure(name, openRows(f.Name, role), "row security hides rows of it from this role"))
 	}
 	if f.Sequence != "" && f.Cache > 1 {
-		lines = append(lines, failure(name, fmt.Sprintf("run: ALTER SEQUENCE %s CACHE 1, or give order_by", f.Sequence),
+		lines = append(lines, failure(name, fmt.Sprintf("give order_by, or run: ALTER SEQUENCE %s CACHE 1", f.Sequence),
 			"sessions take the numbers of its key in blocks of %d, so they give no order", f.Cache))
 	}
 	lines = append(lines, judgeIndexes(name, f)...)
 	if len(lines) == 0 {
-		lines = append(lines, ok(name, "has its columns and indexes, and this role its rights"))
+		text := "has its columns and indexes, and this role its rights"
+		if len(f.LeftAlone) > 0 {
+			text += "; not written, as this role may not: " + strings.Join(f.LeftAlone, ", ")
+		}
+		lines = append(lines, ok(name, "%s", text))
 	}
 	return lines
 }

@@ -39,7 +39,7 @@ func judgeProbe(err error, role string) Line {
 	case !errors.As(err, &u):
 		return failure(name, "see the server's log, and run `pgrelay check` again", "no session for replication: %s", relay.PublicError(err))
 	case u.Reason == replication.ReasonPermission:
-		return failure(name, fmt.Sprintf("run: ALTER ROLE %s REPLICATION (GRANT rds_replication TO %[1]s on Amazon RDS)", quote(role)), "the role may not replicate")
+		return failure(name, fmt.Sprintf("on Amazon RDS GRANT rds_replication TO %s, elsewhere run: ALTER ROLE %[1]s REPLICATION", quote(role)), "the role may not replicate")
 	}
 	text, fix, _ := strings.Cut(u.Detail, ": ")
 	return failure(name, fix, "%s", text)
@@ -90,7 +90,7 @@ func judgeKeepSize(keepSize string, temporary bool) Line {
 	case temporary:
 		return ok(name, "the slot is temporary and ends with its relay")
 	case keepSize == "-1":
-		return warning(name, "run: ALTER SYSTEM SET max_slot_wal_keep_size = '10GB'; SELECT pg_reload_conf() (or set replication.temporary: true)",
+		return warning(name, "set replication.temporary: true, or run: ALTER SYSTEM SET max_slot_wal_keep_size = '10GB'; SELECT pg_reload_conf()",
 			"max_slot_wal_keep_size is not set: a relay that is stopped for good leaves a slot that keeps WAL until the disk is full")
 	}
 	return ok(name, "max_slot_wal_keep_size is %s", keepSize)

@@ -20,7 +20,7 @@ func newRender(a *app) *cobra.Command {
 		Use: "render", Short: "Show the message that a row goes out as, and where it goes",
 		Long: "Show the message that a row goes out as, and where it goes, whether or not it\n" +
 			"has been published. Nothing is sent, written or locked, and no destination is\n" +
-			"called. Exit 1 if the row can never be sent, with the reason.",
+			"called. Exit 1 if the row can't be sent, with the reason.",
 		Example: "  pgrelay render --table pgrelay.outbox_events --id 4711\n  pgrelay render --table pgrelay.outbox_events --id 4711 --json | jq -r .body",
 		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.render(cmd.Context(), table, id, asJSON) },
@@ -52,7 +52,7 @@ func (a *app) render(ctx context.Context, table, id string, asJSON bool) error {
 			fmt.Fprintf(a.stdout, "\n%s\n", r.Body)
 		}
 		if r.Rejection != nil {
-			return fmt.Errorf("row %s of %s can never be sent: %w", r.ID, r.Table, r.Rejection)
+			return fmt.Errorf("row %s of %s can't be sent: %w", r.ID, r.Table, r.Rejection)
 		}
 		return nil
 	})

@@ -76,7 +76,8 @@ func kept(n int, force bool) string {
 	if force {
 		return fmt.Sprintf("%d send(s) are not made again, because nobody knows whether they arrived: pgrelay sends list --uncertain", n)
 	}
-	return fmt.Sprintf("%d send(s) are not made again, because they are claimed; to make again those that arrived, add --force", n)
+	return fmt.Sprintf("%d send(s) are not made again, because they are claimed; to make again those that arrived, add --force; "+
+		"of those of which nobody knows, decide by pgrelay sends resolve", n)
 }
 
 func parseSelection(ids, where []string, since, until string) (s relay.Selection, err error) {

@@ -159,7 +159,7 @@ func (a *app) logger(cfg config.Log) zerolog.Logger {
 	}
 	w := a.stderr
 	if cfg.Format == "console" {
-		w = zerolog.ConsoleWriter{Out: a.stderr, TimeFormat: time.TimeOnly}
+		w = zerolog.ConsoleWriter{Out: a.stderr, TimeFormat: time.TimeOnly, NoColor: !terminalOf(a.stderr, a.env).color}
 	}
 	return zerolog.New(w).Level(level).With().Timestamp().Logger()
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"pgrelay/internal/config"
 )
 
 // pty opens a terminal of a width: what is written to screen is read from keys.
@@ -57,6 +59,15 @@ func TestFilesAndPipesAreNoTerminals(t *testing.T) {
 	defer file.Close() //nolint:errcheck // nothing was written
 	require.Zero(t, terminalOf(file, environment(nil)))
 	require.Zero(t, terminalOf(&bytes.Buffer{}, environment(nil)))
+}
+
+func TestTheLogIsColouredOnATerminalOnly(t *testing.T) {
+	t.Parallel()
+	var file bytes.Buffer
+	a := &app{stderr: &file, env: environment(nil)}
+	log := a.logger(config.Log{Level: "info", Format: "console"})
+	log.Info().Str("queue", "q").Msg("hello")
+	require.Regexp(t, `^\S+ INF hello queue=q\n$`, file.String())
 }
 
 func TestProgressIsToldToATerminalOnly(t *testing.T) {

@@ -50,5 +50,5 @@ func TestUncertainMailIsDecidedByCommand(t *testing.T) {
 		code, _, stderr := w.run(append([]string{"sends", "resolve"}, test.args...)...)
 		require.Equal(t, test.code, code, "%s: %s", name, stderr)
 	}
-	require.Contains(t, w.done("republish", "--table", "pgrelay.outbox_events", "--id", "1"), "3 send(s) are not made again")
+	require.Contains(t, w.done("republish", "--table", "pgrelay.outbox_events", "--id", "1"), "3 send(s) are not made again, because they are claimed; to make again those that arrived, add --force; of those of which nobody knows")
 }
