@@ -23,7 +23,7 @@ func (p *Poller) lookDue(ctx context.Context, conn *pgx.Conn, w *watch) error {
 	if in != nil {
 		w.due(time.Now().Add(time.Duration(*in*float64(time.Second)) + time.Millisecond))
 	}
-	for _, look := range [][2]string{w.table.RetryLook(), w.table.DeferredLook()} {
+	for _, look := range [][2]string{w.looks().RetryLook(), w.looks().DeferredLook()} {
 		err := p.offerDue(ctx, conn, w.table, look)
 		if errors.Is(err, relay.ErrNoRoom) {
 			w.due(time.Now().Add(noRoomWait))

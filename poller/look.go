@@ -18,7 +18,7 @@ func (p *Poller) do(ctx context.Context, conn *pgx.Conn, w *watch, t *task) erro
 		}
 	}
 	for sink, l := range t.sinks {
-		ended, err := p.look(ctx, conn, w.table, l, only(sink))
+		ended, err := p.look(ctx, conn, w, l, only(sink))
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (p *Poller) marked(ctx context.Context, conn *pgx.Conn, w *watch, t *task) 
 	if w.rest != nil {
 		l, w.rest = *w.rest, nil
 	}
-	ended, err := p.look(ctx, conn, w.table, &l, nil)
+	ended, err := p.look(ctx, conn, w, &l, nil)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,8 @@ const lookSlice = 200 * time.Millisecond
 
 // look offers pending rows, page by page, until there are no more (or nobody takes more: both end it) or its slice of time is over. sees, if
 // given, restricts it to some destinations' rows.
-func (p *Poller) look(ctx context.Context, conn *pgx.Conn, t *relay.Table, l *look, sees func(sink int) bool) (ended bool, err error) {
+func (p *Poller) look(ctx context.Context, conn *pgx.Conn, w *watch, l *look, sees func(sink int) bool) (ended bool, err error) {
+	t := w.table
 	for until := time.Now().Add(lookSlice); time.Now().Before(until); {
 		rooms, open := p.rooms(t, sees)
 		if !open {
@@ -103,9 +104,9 @@ func (p *Poller) look(ctx context.Context, conn *pgx.Conn, t *relay.Table, l *lo
 		}
 		began := time.Now()
 		args := []any{rooms}
-		sql := t.FirstLook()
+		sql := w.looks().FirstLook()
 		if l.from != nil {
-			sql, args = t.NextLook(), append(args, l.from)
+			sql, args = w.looks().NextLook(), append(args, l.from)
 		}
 		ids, last, snap, err := page(ctx, conn, sql, args)
 		if err != nil {

@@ -48,7 +48,7 @@ type Poller struct {
 func New(cfg Config, r Relay) *Poller {
 	p := &Poller{cfg: cfg, relay: r, byTable: map[*relay.Table]*watch{}, kick: make(chan struct{}, 1), metrics: newMetrics(cfg.Registerer, cfg.Tables)}
 	for _, t := range cfg.Tables {
-		w := &watch{table: t, conditional: t.Conditional()}
+		w := &watch{table: t, blind: t.Blind(), conditional: t.Conditional()}
 		p.watches, p.byTable[t] = append(p.watches, w), w
 	}
 	return p
@@ -217,6 +217,9 @@ func (p *Poller) visit(ctx context.Context, conn *pgx.Conn, w *watch) (time.Time
 		return w.next(time.Now()), nil
 	case ctx.Err() != nil || conn.IsClosed() || !isServerError(err):
 		return now, fmt.Errorf("looking at %s: %w", w.table.Name, err)
+	case w.blinded(err, now):
+		w.undone(task)
+		return now, nil
 	default:
 		w.undone(task)
 		w.quiet = min(max(time.Second, 2*w.quiet), 10*time.Second)

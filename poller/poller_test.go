@@ -227,6 +227,37 @@ func TestDueRowsBehindAPageOfThoseThatCannotGoAreOffered(t *testing.T) {
 	f.offered(3*relay.LookSize + 4) // the taker takes none of them out of the table
 }
 
+func TestRowForWhichReadyFailsKeepsNoOtherFromBeingFound(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, 50*time.Millisecond)
+	f.open(config.Outbox{
+		Table: "pgrelay.outbox_events", Ready: "10 / (o.payload->>'n')::int > 1", Select: "(o.payload->>'at')::timestamptz AS at",
+		Kind: config.RowKind{Column: "event_type"}, Routes: []config.Route{{Kind: "*", To: "a", Body: "{{.at}}"}},
+	})
+	insert := func(payload, available string) (id string) {
+		require.NoError(t, f.conn.QueryRow(t.Context(),
+			`INSERT INTO pgrelay.outbox_events (event_type, payload, available_at) VALUES ('a', $1, `+available+`) RETURNING id::text`, payload).Scan(&id))
+		return id
+	}
+	bad := insert(`{"n": 0}`, "NULL")
+	insert(`{"n": 1}`, "NULL")
+	insert(`{"n": 1}`, "now() - interval '1 s'")
+	retried := insert(`{"n": 1}`, "NULL")
+	f.exec(`INSERT INTO pgrelay.failures (outbox, row_id, attempts, next_attempt_at) VALUES ('pgrelay.outbox_events', $1, 1, now())`, retried)
+	f.start()
+	f.offered(4) // the bad one as well: its claim tells of it
+	insert(`{"n": 2}`, "NULL")
+	f.offered(5)
+
+	f.exec(`UPDATE pgrelay.outbox_events SET payload = '{"n": 100}' WHERE id::text = $1`, bad)
+	unready := insert(`{"n": 100}`, "NULL")
+	pgtest.Eventually(t, patience, func() bool {
+		before := f.taker.offers(unready)
+		f.exec(`SELECT pg_sleep(0.2)`)
+		return f.taker.offers(unready) == before
+	}, "looks ask whether rows are ready again")
+}
+
 func TestRowThatBecomesReadyIsFoundWithinAnInterval(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, 50*time.Millisecond)

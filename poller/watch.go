@@ -10,6 +10,9 @@ import (
 // watch is what the poller knows of one table. Requests come from any goroutine; the rest is the poller's alone.
 type watch struct {
 	table *relay.Table
+	// blind takes its place while what the user's SQL says of a row is an error.
+	blind      *relay.Table
+	blindUntil time.Time
 	// conditional: each regular look is a full one, of rows that may have to wait once more, and the sweep needs none.
 	conditional bool
 
@@ -58,6 +61,27 @@ func (w *watch) restart() {
 	w.mark, w.rest, w.rests = mark{}, nil, nil
 	w.quietUntil = time.Time{}
 }
+
+// looks is the table whose statements find rows.
+func (w *watch) looks() *relay.Table {
+	if time.Now().Before(w.blindUntil) {
+		return w.blind
+	}
+	return w.table
+}
+
+// blinded says that a look failed for what is in a row, and that the next ones can do without looking there.
+func (w *watch) blinded(err error, now time.Time) bool {
+	if w.blind == nil || now.Before(w.blindUntil) || !relay.RowFault(err) {
+		return false
+	}
+	w.blindUntil = now.Add(blindFor)
+	return true
+}
+
+// blindFor is how long looks offer every pending row, so that the claims find the one at fault and tell of it, until it is tried whether they
+// work again.
+const blindFor = 5 * time.Second
 
 func (w *watch) want(sink int) {
 	w.mu.Lock()

@@ -235,7 +235,7 @@ func (c *claimer) claim(ctx context.Context, o *outbox, wants []want, how asked)
 		o.requeue(wants) // for the next lead, which first lets go of this claim should it have been committed
 		return ds, fmt.Errorf("claiming from %s: %w", o.table.Name, err)
 	}
-	if rowFault(err) {
+	if RowFault(err) {
 		return ds, c.narrow(ctx, o, wants, how, err)
 	}
 	o.quiet.fail(time.Now(), c.log, o.table.Name, "claiming", err)

@@ -31,10 +31,10 @@ func (s *sends) round(ctx context.Context, works []*sendWork, wait *reconnect) {
 			return
 		}
 		s.lost(works, committing, err)
-	case rowFault(err) && len(works) > 1:
+	case RowFault(err) && len(works) > 1:
 		s.round(ctx, works[:len(works)/2], wait)
 		s.round(ctx, works[len(works)/2:], wait)
-	case rowFault(err):
+	case RowFault(err):
 		s.refused(works[0], err)
 	default:
 		quiet.fail(time.Now(), s.log, table.Name, "claiming sends", err)

@@ -116,9 +116,9 @@ func sessionLost(conn *pgx.Conn, err error) bool {
 	return conn.IsClosed() || state == "" || (len(state) >= 3 && state[:3] == "57P")
 }
 
-// rowFault says whether a statement failed for what is in a row rather than for the table's or the server's state: a value that
+// RowFault says whether a statement failed for what is in a row rather than for the table's or the server's state: a value that
 // cannot be converted or read, a constraint, a trigger that raises.
-func rowFault(err error) bool {
+func RowFault(err error) bool {
 	state := sqlState(err)
 	return len(state) == 5 && slices.Contains([]string{"09", "21", "22", "23", "44", "54", "P0", "XX"}, state[:2])
 }

@@ -167,10 +167,10 @@ func (s *stamper) stampAll(ctx context.Context, o *outbox, ds []*delivery) {
 		CloseSession(s.conn)
 		s.conn = nil
 		s.settle(left)
-	case rowFault(err) && len(left) > 1:
+	case RowFault(err) && len(left) > 1:
 		s.stampAll(ctx, o, left[:len(left)/2])
 		s.stampAll(ctx, o, left[len(left)/2:])
-	case rowFault(err) && s.keepFaulty(o, left):
+	case RowFault(err) && s.keepFaulty(o, left):
 		if !left[0].refused {
 			left[0].refused = true
 			s.log.Error().Str("outbox", o.table.Name).Str("id", left[0].row.ID).Str("error", PublicError(err)).

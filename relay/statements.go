@@ -51,7 +51,7 @@ func newStatements(t *Table) statements {
 		rescue:  x.Replace(rescueSQL),
 		release: x.Replace(releaseSQL),
 		giveUp:  giveUp, takeBack: takeBack,
-		looks: newLooks(t, x),
+		looks: newLooks(t, x, false),
 	}
 }
 

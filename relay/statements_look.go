@@ -7,8 +7,13 @@ import (
 
 // newLooks builds the poller's statements. $1 is always the rooms of the destinations: rows of a destination that
 // takes none, of a route that is paused and of a line that a dead row holds are left out, so that they neither churn nor starve others. Rows with a waiting
-// failures row come by their own time, from retries.
-func newLooks(t *Table, x *strings.Replacer) looks {
+// failures row come by their own time, from retries. Blind looks ask nothing of join, select and ready, which may fail for a row, and leave
+// out nothing: the claim judges each row for itself.
+func newLooks(t *Table, x *strings.Replacer, blind bool) looks {
+	beside, going := " @o.routed", mayGo
+	if blind {
+		beside, going = "", "$1::int[] IS NOT NULL"
+	}
 	top := "NULL"
 	if t.KeyGivesOrder() {
 		top = "(SELECT max(@o.id)::text FROM @outbox o)"
@@ -17,8 +22,8 @@ func newLooks(t *Table, x *strings.Replacer) looks {
 	look := func(behind string) string {
 		return x.Replace(`
 SELECT q.id, NULL::bigint, NULL::bigint, q.at FROM (
-SELECT @o.id::text AS id, ARRAY[` + t.list("o.%s::text", order...) + `] AS at FROM @outbox o @o.routed
- WHERE @o.pending AND @o.undeferred AND ` + mayGo + behind + `
+SELECT @o.id::text AS id, ARRAY[` + t.list("o.%s::text", order...) + `] AS at FROM @outbox o` + beside + `
+ WHERE @o.pending AND @o.undeferred AND ` + going + behind + `
    AND NOT EXISTS (SELECT FROM pgrelay.failures f WHERE f.outbox = @name AND f.row_id = @o.id::text AND f.dead_at IS NULL)
  ORDER BY ` + t.list("o.%s", order...) + ` LIMIT ` + fmt.Sprint(LookSize) + `) q
  UNION ALL
@@ -28,8 +33,8 @@ SELECT ` + top + `, pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text
 	nextDeferred := "NULL::timestamptz"
 	if t.names.availableAt != "" {
 		deferred = paged(x, `
-SELECT @o.id::text, @o.available::text FROM @outbox o @o.routed
- WHERE @o.pending AND @o.available <= now()%s AND `+mayGo+`
+SELECT @o.id::text, @o.available::text FROM @outbox o`+beside+`
+ WHERE @o.pending AND @o.available <= now()%s AND `+going+`
    AND NOT EXISTS (SELECT FROM pgrelay.failures f WHERE f.outbox = @name AND f.row_id = @o.id::text AND f.dead_at IS NULL)
  ORDER BY @o.available, @o.id LIMIT `+fmt.Sprint(LookSize), "(@o.available, @o.id) > ($2::text::timestamptz, $3::text::@keytype)")
 		nextDeferred = `(SELECT min(@o.available) FROM @outbox o WHERE @o.pending AND @o.available > now() AND @o.available < 'infinity')`
@@ -39,8 +44,8 @@ SELECT @o.id::text, @o.available::text FROM @outbox o @o.routed
 		next:     look(" AND " + t.behind(order)),
 		deferred: deferred,
 		retries: paged(x, `
-SELECT f.row_id, f.next_attempt_at::text FROM pgrelay.failures f JOIN @outbox o ON @o.id = f.row_id::@keytype @o.routed
- WHERE f.outbox = @name AND f.dead_at IS NULL AND f.next_attempt_at <= now()%s AND @o.pending AND @o.due AND `+mayGo+`
+SELECT f.row_id, f.next_attempt_at::text FROM pgrelay.failures f JOIN @outbox o ON @o.id = f.row_id::@keytype`+beside+`
+ WHERE f.outbox = @name AND f.dead_at IS NULL AND f.next_attempt_at <= now()%s AND @o.pending AND @o.due AND `+going+`
  ORDER BY f.next_attempt_at, f.row_id LIMIT `+fmt.Sprint(LookSize), "(f.next_attempt_at, f.row_id) > ($2::text::timestamptz, $3::text)"),
 		orphans: x.Replace(`
 DELETE FROM pgrelay.failures f
@@ -90,6 +95,17 @@ func paged(x *strings.Replacer, look, behind string) [2]string {
 const LookSize = 500
 
 // The poller's statements, by what they look for. Each takes the rooms first.
+
+// Blind is the table as looks have it that ask nothing of join, select and ready: for while these fail for a row, which would keep looks
+// from finding any. It is nil where there are none.
+func (t *Table) Blind() *Table {
+	if t.plain() {
+		return nil
+	}
+	blind := *t
+	blind.sql.looks = newLooks(t, expander(t), true)
+	return &blind
+}
 
 // FirstLook finds pending rows from the beginning of the table's order: $1 rooms. Each has its place in that order, as texts. The
 // last row has, beside the table's highest key where that means anything, xmin and xmax of the snapshot in which it

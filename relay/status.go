@@ -73,7 +73,7 @@ func (t *Table) tryValue(ctx context.Context, conn *pgx.Conn, v statusValue, che
 	cast := fmt.Sprintf("CAST(%s AS %s)", literal, c.Declared)
 	var whole bool
 	err = conn.QueryRow(ctx, fmt.Sprintf("SELECT (%s)::text, (%[1]s = %s)", cast, literal)).Scan(&text, &whole)
-	if pg := new(pgconn.PgError); errors.As(err, &pg) && rowFault(err) { // for what it is, not for the server's state
+	if pg := new(pgconn.PgError); errors.As(err, &pg) && RowFault(err) { // for what it is, not for the server's state
 		return "", t.refuseValue(v, "PostgreSQL refuses it: "+pg.Message, widen(c, v.value)), nil
 	}
 	if err != nil {

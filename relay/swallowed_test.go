@@ -87,7 +87,7 @@ func TestRowWhoseClaimATriggerSwallowsIsTold(t *testing.T) {
 		fmt.Sprintf(swallowing, "RETURN NULL;"), `CREATE TRIGGER swallow BEFORE UPDATE ON guarded FOR EACH ROW EXECUTE FUNCTION swallow()`)
 	told := make(chan string, 100)
 	f.relay.cfg.Conn.Tracer = &tracer{ends: func(_ string, err error) {
-		if rowFault(err) {
+		if RowFault(err) {
 			told <- PublicError(err)
 		}
 	}}
