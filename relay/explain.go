@@ -96,6 +96,11 @@ func (t *Table) Explain(ctx context.Context, conn *pgx.Conn, id string, around S
 				return err
 			}
 		}
+		if f.Pending && !t.plain() {
+			if err = t.tryBeside(ctx, tx, f.ID); err != nil {
+				return err
+			}
+		}
 		e = t.judge(f, around)
 		if e.State != StateBehind {
 			return nil
@@ -107,10 +112,27 @@ func (t *Table) Explain(ctx context.Context, conn *pgx.Conn, id string, around S
 		e.heldBy(t.judge(first, around))
 		return nil
 	})
-	if sqlState(err) == lockNotAvailable {
+	switch {
+	case sqlState(err) == lockNotAvailable:
 		return t.explainLock(ctx, conn, id)
+	case !t.plain() && RowFault(err):
+		return t.explainFault(ctx, conn, id, err)
 	}
 	return e, t.explain(err)
+}
+
+// explainFault tells of the user's SQL that fails for a row, unless it is the key that is none.
+func (t *Table) explainFault(ctx context.Context, conn *pgx.Conn, id string, fault error) (Explanation, error) {
+	if err := conn.QueryRow(ctx, expander(t).Replace(`SELECT ($1::text::@keytype)::text`), id).Scan(&id); err != nil {
+		return Explanation{}, t.explain(err)
+	}
+	return t.judgeFault(id, fault), nil
+}
+
+// tryBeside asks for all that stands beside a row, as a claim does.
+func (t *Table) tryBeside(ctx context.Context, tx pgx.Tx, id string) error {
+	_, err := tx.Exec(ctx, expander(t).Replace(`SELECT count(j) FROM @outbox o @o.routed WHERE @o.id = $1::text::@keytype`), id)
+	return err
 }
 
 const lockNotAvailable = "55P03"

@@ -35,6 +35,8 @@ const (
 	StateSuspect   RowState = "suspect"  // it came back from dead processes, and waits for a turn of its own
 	StateRecorded  RowState = "recorded" // its event is in the ledger: the next claim has it stamped without sending it
 	StateFree      RowState = "free"
+	// StateUnreadable: the user's SQL fails for it.
+	StateUnreadable RowState = "unreadable"
 	// StateTableLocked: nobody can say more, because nobody can read the table.
 	StateTableLocked RowState = "table_locked"
 )
@@ -109,6 +111,14 @@ func (t *Table) judge(f rowFacts, around Surroundings) Explanation {
 	if f.Pending {
 		x.remarks()
 	}
+	return x.out
+}
+
+// judgeFault explains a row of which join, select and ready can't be asked.
+func (t *Table) judgeFault(id string, fault error) Explanation {
+	x := &explaining{table: t, out: Explanation{Table: t.Name, ID: id}}
+	x.say(StateUnreadable, "Its join, select or ready fails, so it can't be claimed: %s. It is tried again each %s at the latest, and others go on. "+
+		"Correct what it finds, or have the SQL stand it (NULLIF, CASE).", PublicError(fault), unreadableMost)
 	return x.out
 }
 

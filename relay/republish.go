@@ -204,7 +204,11 @@ func (t *Table) explain(err error) error {
 	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code[:2] == "22" {
-		return &NotFoundError{fmt.Sprintf("outbox %s: a value does not fit its column: %s", t.Name, pg.Message)}
+		what := "a value does not fit its column"
+		if !t.plain() {
+			what += ", or its join, select or ready fails for a row"
+		}
+		return &NotFoundError{fmt.Sprintf("outbox %s: %s: %s", t.Name, what, pg.Message)}
 	}
 	return fmt.Errorf("outbox %s: %w", t.Name, err)
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -32,11 +33,12 @@ func newStatus(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withSession(cmd.Context(), func(s *session) error {
 				st, err := status.Read(cmd.Context(), s.conn, slotName(s.cfg, s.conn.Config().Database), s.tables)
-				if err != nil {
+				if err != nil && len(st.Outboxes) == 0 {
 					return err
 				}
+				// An outbox that is locked, or whose SQL fails for a row, hides no other.
 				hear(&st, askRunning(cmd.Context(), s.cfg.HTTP.Addr))
-				return a.print(asJSON, st, func(p *page) { printStatus(p, st) })
+				return errors.Join(a.print(asJSON, st, func(p *page) { printStatus(p, st) }), err)
 			})
 		},
 	}
