@@ -109,3 +109,14 @@ func TestExplainKnowsThatTheStreamDoesNotBringATable(t *testing.T) {
 	require.Contains(t, e.Notes[0], "publication pgrelay does not carry this outbox")
 	require.Equal(t, relay.StatePublished, w.explains(first[0]).State)
 }
+
+func TestStatusOfAnOutboxThatCannotBeCountedHidesNoOther(t *testing.T) {
+	t.Parallel()
+	routes := `routes: [{kind: "*", to: queue, body: x}]`
+	w := newWorld(t, sections{"outboxes": `[{table: pgrelay.outbox_events, ` + routes + `}, {table: shares, ready: 10 / o.n > 1, ` + routes + `}]`})
+	w.exec(`CREATE TABLE shares (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n int, published_at timestamptz); INSERT INTO shares (n) VALUES (0)`)
+	code, stdout, stderr := w.run("status")
+	require.Equal(t, 1, code)
+	require.Contains(t, stdout, "pgrelay.outbox_events")
+	require.Contains(t, stderr, "outbox public.shares: a value does not fit its column, or its join, select or ready fails for a row: division by zero")
+}
