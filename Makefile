@@ -15,7 +15,7 @@ build: ## Build bin/pgrelay
 
 test: ## Run all tests with the race detector; installs PostgreSQL, promtool, Node.js and aiosmtpd if they are not there
 	.ci/install server compiler alerts stranger mail
-	GORACE=atexit_sleep_ms=0 go test -race -timeout 20m ./...
+	GORACE=atexit_sleep_ms=0 go test -race -timeout 60m ./...
 
 # Whatever talks to PostgreSQL; and of that what a version could change, without what only takes long.
 INTEGRATION := ./migrations ./replication ./poller ./relay ./internal/pgtest ./internal/check ./internal/deploytest ./internal/e2e
@@ -24,11 +24,11 @@ CORE_E2E := Slot|Stream|Standby|Leader|Instance|Deploy|Network|Session|Server|Cr
 
 test-matrix: ## Run the integration tests on each of VERSIONS of PostgreSQL; installs them
 	.ci/install alerts stranger
-	.ci/versions "$(VERSIONS)" go test -count 1 -timeout 20m $(INTEGRATION)
+	.ci/versions "$(VERSIONS)" go test -count 1 -timeout 60m $(INTEGRATION)
 
 test-core: ## Run the core of the integration tests on each of VERSIONS of PostgreSQL; installs them
-	.ci/versions "$(VERSIONS)" go test -count 1 -timeout 20m $(CORE)
-	.ci/versions "$(VERSIONS)" go test -count 1 -timeout 20m -run '$(CORE_E2E)' ./internal/e2e
+	.ci/versions "$(VERSIONS)" go test -count 1 -timeout 60m $(CORE)
+	.ci/versions "$(VERSIONS)" go test -count 1 -timeout 60m -run '$(CORE_E2E)' ./internal/e2e
 
 chaos: export CHAOS_MINUTES := $(or $(CHAOS_MINUTES),5)
 chaos: export CHAOS_SEED := $(or $(CHAOS_SEED),$(shell date +%s))

@@ -172,6 +172,9 @@ func (p *process) logged(message string) []entry {
 	p.w.t.Helper()
 	var found []entry
 	for lines := bufio.NewScanner(strings.NewReader(p.stderr.String())); lines.Scan(); {
+		if !strings.Contains(lines.Text(), message) {
+			continue // cheaper than to decode it
+		}
 		var e entry
 		if json.Unmarshal(lines.Bytes(), &e) == nil && e["message"] == message {
 			found = append(found, e)
