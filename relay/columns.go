@@ -30,26 +30,24 @@ type wanted struct {
 	to         *string
 	types      []string // that it may have; nil: any
 	required   bool
+	// heeded says that without a column that is there rows would be sent which their producer means to keep.
+	heeded bool
 	// guessed says that it is only written: a column that happens to have its name is left alone unless it fits and may be written.
 	guessed bool
 }
 
 func (t *Table) wanted(c config.Columns) []wanted {
 	n := &t.names
-	var marks []string
-	if t.cfg.Status.Column != "" {
-		marks = timeTypes
-	}
 	return []wanted{
 		{key: "id", given: c.ID, to: &n.id, required: true},
-		{key: "published_at", given: c.PublishedAt, to: &n.publishedAt, types: marks, required: marks == nil},
-		{key: "dead_at", given: c.DeadAt, to: &n.deadAt, types: marks},
+		{key: "published_at", given: c.PublishedAt, to: &n.publishedAt, types: timeTypes, required: t.cfg.Status.Column == ""},
+		{key: "dead_at", given: c.DeadAt, to: &n.deadAt, types: timeTypes},
 		{key: "event_id", given: c.EventID, to: &n.eventID},
 		{key: "event_type", given: c.EventType, to: &n.eventType},
 		{key: "ordering_key", given: c.OrderingKey, to: &n.orderingKey},
 		{key: "payload", given: c.Payload, to: &n.payload},
 		{key: "headers", given: c.Headers, to: &n.headers},
-		{key: "available_at", given: c.AvailableAt, to: &n.availableAt},
+		{key: "available_at", given: c.AvailableAt, to: &n.availableAt, types: timeTypes, heeded: true},
 		{key: "created_at", given: c.CreatedAt, to: &n.createdAt, types: timeTypes},
 		{key: "updated_at", given: c.UpdatedAt, to: &n.updatedAt, types: momentTypes},
 		{key: "attempts", given: c.Attempts, to: &n.attempts, types: countTypes, guessed: true},
@@ -93,7 +91,7 @@ func (t *Table) mapColumn(w wanted) error {
 	case !ok && w.required:
 		return &TableError{t.Name, fmt.Sprintf("there is no column %q", name),
 			fmt.Sprintf("map it with columns: {%s: …}; its columns are %s", w.key, columnList(t.Columns))}
-	case !ok, w.given == "" && !fits:
+	case !ok, w.given == "" && !fits && !w.required && !w.heeded:
 		return nil
 	case w.given == "" && w.guessed && !c.Written:
 		t.leftAlone = append(t.leftAlone, name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -25,10 +26,12 @@ func (t *Table) findLedger(ctx context.Context, conn *pgx.Conn, facts keyFacts) 
 	}
 	l := &Ledger{}
 	var notNull []string
-	var recorded, unique bool
+	var unique bool
+	var recorded *string // the type of its time
 	err = conn.QueryRow(ctx, `
-		SELECT format('%I.%I', n.nspname, c.relname), coalesce(e.type, ''), EXISTS (
-		            SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'processed_at' AND NOT a.attisdropped),
+		SELECT format('%I.%I', n.nspname, c.relname), coalesce(e.type, ''), (
+		            SELECT pg_catalog.format_type(b.oid, -1) FROM pg_catalog.pg_attribute a `+baseType+`
+		             WHERE a.attrelid = c.oid AND a.attname = 'processed_at' AND NOT a.attisdropped),
 		       EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND i.indisunique
 		                  AND i.indnkeyatts = 1 AND i.indkey[0] = e.attnum AND i.indpred IS NULL),
 		       ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -56,8 +59,11 @@ func (t *Table) findLedger(ctx context.Context, conn *pgx.Conn, facts keyFacts) 
 	case !unique:
 		refuse(fmt.Sprintf("run: CREATE UNIQUE INDEX CONCURRENTLY ON %s (event_id)", l.Name), "its event_id is not unique")
 	}
-	if !recorded {
+	switch {
+	case recorded == nil:
 		refuse(fmt.Sprintf("run: ALTER TABLE %s ADD COLUMN processed_at timestamptz NOT NULL DEFAULT now()", l.Name), "there is no column processed_at")
+	case !slices.Contains(timeTypes, *recorded):
+		refuse(fmt.Sprintf("run: ALTER TABLE %s ALTER COLUMN processed_at TYPE timestamptz USING NULL", l.Name), "its processed_at is %s, not a time", *recorded)
 	}
 	for _, c := range notNull {
 		refuse(fmt.Sprintf("run: ALTER TABLE %s ALTER COLUMN %s DROP NOT NULL", l.Name, quote(c)),

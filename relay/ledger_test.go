@@ -128,7 +128,7 @@ func TestLedgerThatCannotServeIsRefusedWithItsCure(t *testing.T) {
 	f := newFixture(t, toQueue,
 		`CREATE TABLE nothing (n int)`, `CREATE TABLE twice (event_id text, processed_at timestamptz)`,
 		`CREATE TABLE number (event_id bigint PRIMARY KEY, processed_at timestamptz)`,
-		`CREATE TABLE more (event_id text PRIMARY KEY, processed_at timestamptz, who text NOT NULL)`, `CREATE VIEW seen AS SELECT * FROM more`,
+		`CREATE TABLE more (event_id text PRIMARY KEY, processed_at timestamptz, who text NOT NULL)`, `CREATE TABLE "when" (event_id text PRIMARY KEY, processed_at bool)`, `CREATE VIEW seen AS SELECT * FROM more`,
 		`CREATE TABLE plain (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, payload text, published_at timestamptz)`)
 	for name, test := range map[string]struct {
 		table, ledger string
@@ -139,6 +139,7 @@ func TestLedgerThatCannotServeIsRefusedWithItsCure(t *testing.T) {
 		"without columns":        {"", "nothing", []string{"no column event_id", "no column processed_at", "ALTER TABLE public.nothing ADD COLUMN processed_at"}},
 		"not unique":             {"", "twice", []string{"CREATE UNIQUE INDEX CONCURRENTLY ON public.twice (event_id)"}},
 		"of another type":        {"", "number", []string{"its event_id is bigint"}},
+		"with another time":      {"", `"when"`, []string{"its processed_at is boolean, not a time"}},
 		"with a needy column":    {"", "more", []string{"ALTER TABLE public.more ALTER COLUMN \"who\" DROP NOT NULL"}},
 		"of rows without events": {"plain", "pgrelay.processed_events", []string{"ALTER TABLE public.plain ADD COLUMN event_id uuid"}},
 	} {

@@ -28,7 +28,9 @@ type SendTable struct {
 // sendColumn is a column of a send table as the catalog has it.
 type sendColumn struct {
 	Name, Type  string
+	NotNull     bool
 	MustBeGiven bool // not null, and nothing fills it
+	Written     bool // it takes values
 }
 
 // findSends looks up the table of send claims, where a route needs it, and checks that claims can be written to it and found.
@@ -69,8 +71,9 @@ func (s *SendTable) look(ctx context.Context, conn *pgx.Conn, given string) (col
 		return nil, nil, err
 	}
 	rows, err := conn.Query(ctx, `
-		SELECT a.attname::text, pg_catalog.format_type(a.atttypid, -1), a.attnotnull AND NOT a.atthasdef AND a.attidentity = ''
-		  FROM pg_catalog.pg_attribute a WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, oid)
+		SELECT a.attname::text, pg_catalog.format_type(b.oid, -1), a.attnotnull, a.attnotnull AND NOT a.atthasdef AND a.attidentity = '',
+		       a.attgenerated = '' AND a.attidentity <> 'a'
+		  FROM pg_catalog.pg_attribute a `+baseType+` WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, oid)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -96,17 +99,28 @@ func (s *SendTable) mapColumns(c config.SendColumns, columns []sendColumn) (prob
 	for _, m := range []struct {
 		key, given, add string
 		to, typ         *string
+		types           []string // that it may have; nil: suit says
 	}{
-		{"event_id", c.EventID, "text", &s.eventID, &s.eventIDType},
-		{"recipient", c.Recipient, "text", &s.recipient, &s.recipientType},
-		{"event_type", c.EventType, "text", &s.eventType, &s.eventTypeType},
-		{"sent_at", c.SentAt, "timestamptz", &s.sentAt, nil},
-		{"claimed_at", c.ClaimedAt, "", &s.claimedAt, nil},
-		{"last_error", c.LastError, "", &s.lastError, nil},
+		{"event_id", c.EventID, "text", &s.eventID, &s.eventIDType, nil},
+		{"recipient", c.Recipient, "text", &s.recipient, &s.recipientType, nil},
+		{"event_type", c.EventType, "text", &s.eventType, &s.eventTypeType, nil},
+		{"sent_at", c.SentAt, "timestamptz", &s.sentAt, nil, timeTypes},
+		{"claimed_at", c.ClaimedAt, "", &s.claimedAt, nil, timeTypes},
+		{"last_error", c.LastError, "", &s.lastError, nil, textTypes},
 	} {
 		name := cmp.Or(m.given, m.key)
 		i := slices.IndexFunc(columns, func(c sendColumn) bool { return c.Name == name })
+		fits := i >= 0 && columns[i].Written && (m.types == nil || slices.Contains(m.types, columns[i].Type))
 		switch {
+		case i >= 0 && !fits && m.given == "" && m.add == "": // it happens to have the name
+		case i >= 0 && !columns[i].Written:
+			problems = append(problems, sendProblem{"its column " + quote(name) + " takes no value, because it is generated", "map another with columns: {" + m.key + ": …}"})
+		case i >= 0 && !fits:
+			problems = append(problems, sendProblem{fmt.Sprintf("its %s is %s, not %s", quote(name), columns[i].Type, nouns[m.types[0]]),
+				fmt.Sprintf("map another with columns: {%s: …}, of one of these types: %s", m.key, strings.Join(m.types, ", "))})
+		case m.key == "sent_at" && i >= 0 && columns[i].NotNull:
+			problems = append(problems, sendProblem{"its " + quote(name) + " can't be NULL, as it is from the claim until the send",
+				fmt.Sprintf("run: ALTER TABLE %s ALTER COLUMN %s DROP NOT NULL", s.Name, quote(name))})
 		case i >= 0:
 			*m.to = name
 			if m.typ != nil {

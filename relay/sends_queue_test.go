@@ -148,6 +148,9 @@ func TestTableOfSendsThatCannotServeIsRefusedWithItsCure(t *testing.T) {
 		`CREATE TABLE late (event_id text, recipient text, event_type text, sent_at timestamptz, UNIQUE (event_id, recipient, event_type) DEFERRABLE)`,
 		`CREATE TABLE number (event_id bigint, recipient int, event_type text, sent_at timestamptz, UNIQUE (event_id, recipient, event_type))`,
 		`CREATE TABLE more (event_id text, recipient text, event_type text, sent_at timestamptz, who text NOT NULL, UNIQUE (event_id, recipient, event_type))`,
+		`CREATE TABLE never (event_id text, recipient text, event_type text, sent_at timestamptz NOT NULL DEFAULT now(), UNIQUE (event_id, recipient, event_type))`,
+		`CREATE TABLE flag (event_id text, recipient text, event_type text, sent_at bool, claimed_at int, last_error json, UNIQUE (event_id, recipient, event_type))`,
+		`CREATE TABLE made (event_id text, recipient text, event_type text, sent_at timestamptz GENERATED ALWAYS AS ('2020-01-01'::timestamptz) STORED, UNIQUE (event_id, recipient, event_type))`,
 		`CREATE TABLE plain (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, payload text, published_at timestamptz)`)
 	for name, test := range map[string]struct {
 		table string
@@ -157,11 +160,16 @@ func TestTableOfSendsThatCannotServeIsRefusedWithItsCure(t *testing.T) {
 		"missing": {sends: config.Sends{Table: "public.gone"}, want: []string{"there is no table public.gone", "CREATE TABLE public.gone (event_id text,"}},
 		"without columns": {sends: config.Sends{Table: "nothing"}, want: []string{
 			`no column "event_id"`, `ALTER TABLE public.nothing ADD COLUMN "sent_at" timestamptz`, `ADD COLUMN "recipient" text`}},
-		"unique on less":        {sends: config.Sends{Table: "twice"}, want: []string{`CREATE UNIQUE INDEX CONCURRENTLY ON public.twice ("event_id", "recipient", "event_type")`}},
-		"unique in part":        {sends: config.Sends{Table: "part"}, want: []string{`CREATE UNIQUE INDEX CONCURRENTLY ON public.part`}},
-		"unique later":          {sends: config.Sends{Table: "late"}, want: []string{`CREATE UNIQUE INDEX CONCURRENTLY ON public.late`}},
-		"of other types":        {sends: config.Sends{Table: "number"}, want: []string{`its "event_id" is bigint`, `its "recipient" is integer, not text`}},
-		"with a needy column":   {sends: config.Sends{Table: "more"}, want: []string{`ALTER TABLE public.more ALTER COLUMN "who" DROP NOT NULL`}},
+		"unique on less":                {sends: config.Sends{Table: "twice"}, want: []string{`CREATE UNIQUE INDEX CONCURRENTLY ON public.twice ("event_id", "recipient", "event_type")`}},
+		"unique in part":                {sends: config.Sends{Table: "part"}, want: []string{`CREATE UNIQUE INDEX CONCURRENTLY ON public.part`}},
+		"unique later":                  {sends: config.Sends{Table: "late"}, want: []string{`CREATE UNIQUE INDEX CONCURRENTLY ON public.late`}},
+		"of other types":                {sends: config.Sends{Table: "number"}, want: []string{`its "event_id" is bigint`, `its "recipient" is integer, not text`}},
+		"with a needy column":           {sends: config.Sends{Table: "more"}, want: []string{`ALTER TABLE public.more ALTER COLUMN "who" DROP NOT NULL`}},
+		"that is always sent":           {sends: config.Sends{Table: "never"}, want: []string{`ALTER TABLE public.never ALTER COLUMN "sent_at" DROP NOT NULL`}},
+		"with a flag":                   {sends: config.Sends{Table: "flag"}, want: []string{`its "sent_at" is boolean, not a time`}},
+		"of a column that is generated": {sends: config.Sends{Table: "made"}, want: []string{`its column "sent_at" takes no value`}},
+		"with another error": {sends: config.Sends{Table: "flag", Columns: config.SendColumns{LastError: "last_error", ClaimedAt: "claimed_at"}}, want: []string{
+			`its "last_error" is json, not text`, `its "claimed_at" is integer, not a time`}},
 		"mapped to nothing":     {sends: config.Sends{Table: "pgrelay.notification_sends", Columns: config.SendColumns{LastError: "why"}}, want: []string{`columns.last_error: there is no column "why"`}},
 		"of rows without event": {table: "plain", sends: toMail.Sends, want: []string{"ALTER TABLE public.plain ADD COLUMN event_id uuid"}},
 	} {
@@ -181,6 +189,20 @@ func TestTableOfSendsThatCannotServeIsRefusedWithItsCure(t *testing.T) {
 			require.NoError(t, err, "nobody needs it")
 		})
 	}
+}
+
+func TestClaimIsNotSentBeforeItIsWhateverTheTablesDefault(t *testing.T) {
+	t.Parallel()
+	outbox := toMail
+	outbox.Sends = config.Sends{Table: "hasty"}
+	f := newFixture(t, outbox, `CREATE DOMAIN address AS text`, `CREATE TABLE hasty (event_id text, recipient address, event_type text, sent_at timestamptz DEFAULT now(),
+		claimed_at int, last_error json, UNIQUE (event_id, recipient, event_type))`)
+	f.start()
+	f.pubs["mail"].script(func(*Message) Result { return Result{Outcome: OutcomeUnknown} })
+	id := f.one(`INSERT INTO pgrelay.outbox_events (event_type, payload) VALUES ('m', '["ann@x"]') RETURNING id::text`)
+	f.offer(id)
+	f.awaitState(id, StateUncertain)
+	require.Equal(t, "ann@x", f.one(`SELECT recipient FROM hasty WHERE sent_at IS NULL`))
 }
 
 // TestReleaseWaitsForTheEndOfItsTransaction has a claim whose commit was lost and is still under way: as long as nobody knows whether

@@ -39,7 +39,7 @@ WITH given AS MATERIALIZED (
 	SELECT DISTINCT ON (2, 3, 4) g.n, g.event::@eventtype AS event, g.recipient::@recipienttype AS recipient, g.type::@typetype AS type
 	  FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS g(event, recipient, type, n) ORDER BY 2, 3, 4, 1),
 made AS (
-	INSERT INTO @table AS s (@key@claimedat) SELECT g.event, g.recipient, g.type@now FROM given g WHERE ` + leadingSQL + `
+	INSERT INTO @table AS s (@key, @sent@claimedat) SELECT g.event, g.recipient, g.type, NULL@now FROM given g WHERE ` + leadingSQL + `
 	 ORDER BY g.event, g.recipient, g.type
 	    ON CONFLICT (@key) DO NOTHING RETURNING @s.event AS event, @s.recipient AS recipient, @s.type AS type)
 SELECT g.n, pg_current_xact_id()::text FROM given g JOIN made m ON m.event = g.event AND m.recipient = g.recipient AND m.type = g.type`

@@ -113,3 +113,24 @@ func TestColumnThatHappensToHaveANameOfOursIsLeftAloneUnlessItFits(t *testing.T)
 		require.Equal(t, marks, table.Marks(), ddl)
 	}
 }
+
+func TestMarkThatIsNoTimeIsRefusedWithItsColumn(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Migrated(t)
+	conn := db.Connect(t)
+	for ddl, want := range map[string]string{
+		`published_at bool`:                             `columns.published_at: "published_at" is of type boolean, not a time`,
+		`published_at text`:                             `columns.published_at: "published_at" is of type text, not a time`,
+		`published_at timestamptz, available_at bigint`: `columns.available_at: "available_at" is of type bigint, not a time`,
+		`published_at timestamptz, dead_at bool`:        "",
+	} {
+		_, err := conn.Exec(t.Context(), "DROP TABLE IF EXISTS t; CREATE TABLE t (id uuid PRIMARY KEY, "+ddl+")")
+		require.NoError(t, err)
+		_, err = OpenTable(t.Context(), conn, config.Outbox{Table: "t", Routes: []config.Route{{Kind: "*", To: "queue", Body: "x"}}}, []Sink{{Name: "queue"}})
+		if want == "" {
+			require.NoError(t, err, ddl)
+			continue
+		}
+		require.ErrorContains(t, err, want)
+	}
+}

@@ -165,6 +165,13 @@ type keyFacts struct {
 	leading  map[string]bool // leading column of a valid index that may be partial
 }
 
+// baseType adds to a FROM list that has a column a its type under any domains, as b.
+const baseType = `CROSS JOIN LATERAL (
+		       WITH RECURSIVE base(oid, under) AS (
+		            SELECT t.oid, t.typbasetype FROM pg_catalog.pg_type t WHERE t.oid = a.atttypid
+		            UNION ALL SELECT t.oid, t.typbasetype FROM base JOIN pg_catalog.pg_type t ON t.oid = base.under)
+		       SELECT oid FROM base WHERE under = 0) b`
+
 func (t *Table) readColumns(ctx context.Context, conn *pgx.Conn) (keyFacts, error) {
 	facts := keyFacts{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
 	rows, err := conn.Query(ctx, `
@@ -178,11 +185,7 @@ func (t *Table) readColumns(ctx context.Context, conn *pgx.Conn) (keyFacts, erro
 		                  AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum AND i.indpred IS NULL),
 		       EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = a.attrelid AND i.indisvalid AND i.indkey[0] = a.attnum)
 		  FROM pg_catalog.pg_attribute a
-		 CROSS JOIN LATERAL ( -- the type under any domains
-		       WITH RECURSIVE base(oid, under) AS (
-		            SELECT t.oid, t.typbasetype FROM pg_catalog.pg_type t WHERE t.oid = a.atttypid
-		            UNION ALL SELECT t.oid, t.typbasetype FROM base JOIN pg_catalog.pg_type t ON t.oid = base.under)
-		       SELECT oid FROM base WHERE under = 0) b
+		`+baseType+`
 		  LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 		 WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, t.OID)
 	if err != nil {
