@@ -37,8 +37,8 @@ func (h *history) unmailed() (bad []violation) {
 	return bad
 }
 
-// doubts are sends of which nobody knows the outcome although nothing went wrong while they were on their way; or more than can have been on
-// their way when something did (G11).
+// doubts are sends of which nobody knows the outcome although nothing went wrong while they were on their way; or more mails' than can have
+// been on their way when something did (G11).
 func (h *history) doubts() (bad []violation) {
 	crowd, most := 0, 0
 	for key, made := range h.claims {
@@ -50,12 +50,10 @@ func (h *history) doubts() (bad []violation) {
 		case r.published:
 			bad = append(bad, violation{"G11 doubt", fmt.Sprintf("%v is marked, and its send to %s never ended", r.rowID, key.recipient), []rowID{r.rowID}})
 		case h.unanswered(r, key.recipient):
-		case h.brokenOff(r, key.recipient):
-			if r.mails() {
-				crowd++
-			}
-		default:
+		case !h.brokenOff(r, key.recipient):
 			bad = append(bad, violation{"G11 doubt", fmt.Sprintf("%v is uncertain for %s for no reason", r.rowID, key.recipient), []rowID{r.rowID}})
+		case r.mails():
+			crowd++
 		}
 	}
 	for _, e := range h.log {
@@ -75,18 +73,15 @@ func (h *history) doubts() (bad []violation) {
 	return bad
 }
 
-// onItsWay is the time from a claim of a send that was not ended until nobody asked any more.
-func (r *row) onItsWay(recipient string) (claim *entry, until time.Time) {
+// onItsWay is the time from the last claim of a send, which has not ended, until nobody waited for its outcome any more.
+func (r *row) onItsWay(recipient string) (claim entry, until time.Time) {
 	for _, e := range r.log {
 		switch {
 		case e.what == "send claimed" && e.recipient == recipient:
-			claim, until = e, time.Time{}
-		case claim != nil && until.IsZero() && (e.what == "send unknown" && e.recipient == recipient || e.settled()):
+			claim, until = *e, e.at.Add(24*time.Hour)
+		case (e.what == "send unknown" && e.recipient == recipient || e.settled()) && e.at.Before(until):
 			until = e.at
 		}
-	}
-	if claim != nil && until.IsZero() {
-		until = claim.at.Add(24 * time.Hour)
 	}
 	return claim, until
 }
@@ -94,33 +89,22 @@ func (r *row) onItsWay(recipient string) (claim *entry, until time.Time) {
 // unanswered says whether the send itself got no answer.
 func (h *history) unanswered(r *row, recipient string) bool {
 	claim, until := r.onItsWay(recipient)
-	return claim != nil && slices.ContainsFunc(h.sends, func(s *send) bool {
-		return s.event == r.event && s.recipient == recipientOf(r, recipient) && !s.told && s.at.After(claim.at) && s.at.Before(until)
+	return slices.ContainsFunc(h.sends, func(s *send) bool {
+		return s.event == r.event && (s.recipient == recipient || !r.mails()) && !s.told && s.at.After(claim.at) && s.at.Before(until)
 	})
-}
-
-// recipientOf: a message to a queue has none, and its claim names the destination.
-func recipientOf(r *row, claimed string) string {
-	if r.mails() {
-		return claimed
-	}
-	return ""
 }
 
 // brokenOff says whether whoever made the send died, was frozen or cut off, or lost the lead meanwhile.
 func (h *history) brokenOff(r *row, recipient string) bool {
 	claim, until := r.onItsWay(recipient)
-	if claim == nil {
-		return false
-	}
 	instance, link := claim.process[:min(1, len(claim.process))], "queue"
 	if r.mails() {
 		link = "mail"
 	}
-	return h.endedBefore(claim.process, until) ||
-		slices.ContainsFunc(h.log, func(e entry) bool {
-			return e.what == "lead" && e.process != claim.process && e.at.After(claim.at) && e.at.Before(until)
-		}) ||
+	replaced := func(e entry) bool {
+		return e.what == "lead" && e.process != claim.process && e.at.After(claim.at) && e.at.Before(until)
+	}
+	return h.endedBefore(claim.process, until) || slices.ContainsFunc(h.log, replaced) ||
 		h.happened(claim.at, until, instance+"-"+link, link+" link cut", link+" link half-open") ||
 		h.happened(claim.at, until, instance, "process frozen")
 }
