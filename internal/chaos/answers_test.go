@@ -26,7 +26,7 @@ type send struct {
 	told         bool   // its outcome was in the answer, in time
 	answered     time.Time
 	rejected     bool   // refused for good
-	recipient    string // of a mail
+	recipient    string // of what goes at most once
 
 	// Found out in the end:
 	dropped bool   // by the queue's deduplication

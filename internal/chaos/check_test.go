@@ -64,6 +64,9 @@ func (s *tale) send(process string, id int64, version int, change ...func(*send)
 	s.h.sends = append(s.h.sends, one)
 }
 
+// sent has a row that goes at most once be claimed for that, and sent.
+func (s *tale) sent(id int64) { s.h.claims[sendKey{event(id), "queue"}] = true }
+
 // goes takes a row through claim, publish and stamp.
 func (s *tale) goes(process string, id, epoch int64, version int) {
 	s.claim(process, id, epoch)
@@ -81,7 +84,7 @@ func (s *tale) checks() (found []string) {
 
 func lost(s *send)   { s.told = false }
 func gone(s *send)   { s.stored, s.told = false, false }
-func once(r *row)    { r.outbox = joinedTable }
+func once(r *row)    { r.outbox, r.recipients = joinedTable, []string{"queue"} }
 func pending(r *row) { r.published = false }
 func nowhere(r *row) { r.topic = "x.nobody" }
 
@@ -188,17 +191,20 @@ func TestChecksFindWhatIsWrongAndNothingElse(t *testing.T) {
 		}, []string{"due"}},
 		"a row that goes at most once is sent twice": {func(s *tale) {
 			s.row(1, once)
+			s.sent(1)
 			s.goes("A1", 1, 1, 1)
 			s.note("update", "", 1, 1, true, 0)
 			s.goes("A1", 1, 1, 1)
 		}, []string{"G11 once"}},
 		"a row that goes at most once is set back and not sent again": {tell: func(s *tale) {
 			s.row(1, once)
+			s.sent(1)
 			s.goes("A1", 1, 1, 1)
 			s.note("update", "", 1, 1, true, 0)
 			s.stamp("A1", 1, 1)
 		}},
-		"a row that goes at most once is marked and was never sent": {func(s *tale) { s.row(1, once); s.claim("A1", 1, 1); s.stamp("A1", 1, 1) }, []string{"G1 delivered"}},
+		"a row that goes at most once is marked and was never sent": {func(s *tale) { s.row(1, once); s.sent(1); s.claim("A1", 1, 1); s.stamp("A1", 1, 1) }, []string{"G1 recipient"}},
+		"a row that goes at most once is sent without a claim":      {func(s *tale) { s.row(1, once); s.goes("A1", 1, 1, 1) }, []string{"G1 recipient"}},
 		"two rows of a key are in one call": {func(s *tale) {
 			s.row(1)
 			s.row(2)

@@ -60,7 +60,7 @@ func (h *history) measure(w *world, lasted, drained time.Duration) *figures {
 		if s.dropped {
 			f.dropped++
 		}
-		if s.recipient != "" && s.stored {
+		if s.queue == mailServer && s.stored {
 			f.mails++
 		}
 	}

@@ -55,7 +55,7 @@ type row struct {
 	published, dead   bool
 	uncertain         bool     // and not dead
 	reason, detail    string   // of its death
-	recipients        []string // of its mails
+	recipients        []string // where it goes at most once: those of its mails, or the destination
 	log               []*entry
 	sends             []*send // those that were stored
 	refused           bool    // for good, at least once
@@ -78,7 +78,7 @@ SELECT 'public.mail', o.id, o.message::text, coalesce(o.customer, ''), o.topic, 
   FROM public.mail o LEFT JOIN pgrelay.failures f ON f.outbox = 'public.mail' AND f.row_id = o.id::text AND f.dead_at IS NOT NULL
  UNION ALL
 SELECT 'public.backfill', o.id, o.task::text, '', task.topic, task.opened,
-       o.state = 'PUBLISHED', o.state = 'FAILED' AND f.uncertain IS NOT TRUE, coalesce(f.uncertain, false), coalesce(f.reason, ''), '', '{}'
+       o.state = 'PUBLISHED', o.state = 'FAILED' AND f.uncertain IS NOT TRUE, coalesce(f.uncertain, false), coalesce(f.reason, ''), '', ARRAY['queue']
   FROM public.backfill o JOIN chaos.tasks task ON task.id = o.task
   LEFT JOIN pgrelay.failures f ON f.outbox = 'public.backfill' AND f.row_id = o.id::text AND f.dead_at IS NOT NULL`
 
@@ -187,8 +187,11 @@ func (h *history) link() {
 			continue // a check tells
 		}
 		r.refused = r.refused || s.rejected
+		if r.once() && s.recipient == "" {
+			s.recipient = r.recipients[0]
+		}
 		for _, e := range r.log {
-			if s.recipient != "" && e.what == "send claimed" && e.recipient == s.recipient && e.at.Before(s.at) {
+			if s.queue == mailServer && e.what == "send claimed" && e.recipient == s.recipient && e.at.Before(s.at) {
 				s.process = e.process // a mail doesn't say
 			}
 		}
