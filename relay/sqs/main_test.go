@@ -111,6 +111,18 @@ func poisoned(body string, fault sqstest.Fault) func(sqstest.Request) sqstest.Fa
 	}
 }
 
+// late publishes, each time with more of it, until a call was sent before its time was over.
+func late(t *testing.T, p *Publisher, batch func() []*relay.Message, sent func() bool) ([]relay.Result, *relay.Fault) {
+	t.Helper()
+	for p.timeout = 300 * time.Millisecond; p.timeout < time.Minute; p.timeout *= 2 {
+		if results, fault := publish(t, p, batch()); sent() {
+			return results, fault
+		}
+	}
+	require.FailNow(t, "no call was sent in time")
+	return nil, nil
+}
+
 func publish(t *testing.T, p *Publisher, batch []*relay.Message) ([]relay.Result, *relay.Fault) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

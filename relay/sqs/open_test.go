@@ -128,8 +128,11 @@ func TestOpenEndsWithItsContextAndWithItsDeadline(t *testing.T) {
 	ts.CreateQueue(plainQueue, nil)
 	ts.SetFault(func(sqstest.Request) sqstest.Fault { return sqstest.Fault{Delay: time.Hour} })
 	d := destination(ts.URL, plainQueue)
-	d.Timeout = config.Duration(100 * time.Millisecond)
-	require.Equal(t, "timeout", openFault(t, unopened(t, d)).Reason)
+	reason := ""
+	for d.Timeout = config.Duration(100 * time.Millisecond); len(ts.Calls()) == 0; d.Timeout *= 2 { // until it has a connection in time
+		reason = openFault(t, unopened(t, d)).Reason
+	}
+	require.Equal(t, "timeout", reason)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"pgrelay/internal/config"
 	"pgrelay/internal/sqstest"
 	"pgrelay/relay"
 )
@@ -49,18 +48,12 @@ func TestACutBeforeStoringIsUnknownToo(t *testing.T) {
 
 func TestAnAnswerAfterTheDeadlineIsUnknown(t *testing.T) {
 	t.Parallel()
-	ts := sqstest.Start(t)
-	ts.CreateQueue(plainQueue, nil)
-	d := destination(ts.URL, plainQueue)
-	d.Timeout = config.Duration(300 * time.Millisecond)
-	p := unopened(t, d)
-	require.NoError(t, p.Open(t.Context()))
+	p, ts := start(t, plainQueue)
 	ts.SetFault(onSend(sqstest.Fault{Delay: time.Hour}))
-	results, fault := publish(t, p, numbered(2))
+	results, fault := late(t, p, func() []*relay.Message { return numbered(2) }, func() bool { return ts.Count(plainQueue) >= 2 })
 	require.Nil(t, fault)
 	require.Equal(t, all(2, relay.OutcomeUnknown, nil), outcomes(results))
 	require.Equal(t, "timeout", results[0].Reason)
-	require.Equal(t, 2, ts.Count(plainQueue))
 }
 
 func TestAStormOf503sIsOneRequestACall(t *testing.T) {
@@ -206,19 +199,16 @@ func TestAFaultWhileHalvingSparesTheRest(t *testing.T) {
 
 func TestHalvingEndsWithTheDeadline(t *testing.T) {
 	t.Parallel()
-	ts := sqstest.Start(t)
-	ts.CreateQueue(plainQueue, nil)
-	d := destination(ts.URL, plainQueue)
-	d.Timeout = config.Duration(500 * time.Millisecond)
-	p := unopened(t, d)
-	require.NoError(t, p.Open(t.Context()))
+	p, ts := start(t, plainQueue)
+	var halved atomic.Bool
 	ts.SetFault(func(r sqstest.Request) sqstest.Fault {
 		if len(r.Entries) == 4 {
 			return sqstest.Fault{Code: "InvalidParameterValue"}
 		}
+		halved.Store(true)
 		return sqstest.Fault{Delay: time.Hour}
 	})
-	results, fault := publish(t, p, numbered(4))
+	results, fault := late(t, p, func() []*relay.Message { return numbered(4) }, halved.Load)
 	require.Nil(t, fault)
 	require.Equal(t, []relay.Outcome{relay.OutcomeUnknown, relay.OutcomeUnknown, relay.OutcomeBack, relay.OutcomeBack}, outcomes(results))
 	require.Equal(t, "not_sent", results[3].Reason)
