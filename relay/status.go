@@ -139,6 +139,33 @@ func (t *Table) foreign(status *string) bool {
 	return status == nil || !slices.ContainsFunc(t.statusValues(), func(v statusValue) bool { return v.value == strings.TrimRight(*status, " ") })
 }
 
+// StatusCount is how many rows have a status.
+type StatusCount struct {
+	Status string // NULL as that
+	Rows   int
+	Known  bool
+}
+
+// newestRows is how many rows Statuses looks at: some tens of milliseconds.
+const newestRows = 10_000
+
+// Statuses counts the newest rows by their status, the most frequent first; nothing where the table has none. Newest is what the key says.
+func (t *Table) Statuses(ctx context.Context, conn *pgx.Conn) ([]StatusCount, error) {
+	if !t.hasStatus() {
+		return nil, nil
+	}
+	s, status := t.cfg.Status, quote(t.names.status)
+	rows, err := conn.Query(ctx, fmt.Sprintf(`
+		SELECT coalesce(q.%[1]s::text, 'NULL'), count(*), coalesce(%[2]s, false)
+		  FROM (SELECT o.%[1]s FROM %[3]s o ORDER BY o.%[4]s DESC LIMIT %[5]d) q GROUP BY q.%[1]s ORDER BY 2 DESC, 1`,
+		status, t.statusIs("q", s.Pending, s.Processing, s.Published, s.Dead), t.relation(), quote(t.names.id), newestRows))
+	if err != nil {
+		return nil, t.explain(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[StatusCount])
+	return all, t.explain(err)
+}
+
 // since is, as SQL, since when somebody has been processing a row; NULL if nobody has said.
 func (t *Table) since(alias string) string {
 	switch claimed, updated := t.column0(alias, t.names.claimedAt, ""), t.column0(alias, t.names.updatedAt, ""); {

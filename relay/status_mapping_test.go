@@ -134,3 +134,24 @@ func TestMarkThatIsNoTimeIsRefusedWithItsColumn(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
+
+func TestRuleOnWhatTheRelayDoesIsRefused(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Migrated(t)
+	conn := db.Connect(t)
+	_, err := conn.Exec(t.Context(), `CREATE TABLE t (id uuid PRIMARY KEY, published_at timestamptz);
+		CREATE RULE "keep it" AS ON DELETE TO t DO INSTEAD NOTHING; CREATE RULE note AS ON INSERT TO t DO ALSO NOTIFY x`)
+	require.NoError(t, err)
+	o := config.Outbox{Table: "t", Routes: []config.Route{{Kind: "*", To: "queue", Body: "x"}}}
+	open := func() error {
+		_, err := OpenTable(t.Context(), conn, o, []Sink{{Name: "queue"}})
+		return err
+	}
+	require.NoError(t, open(), "the relay deletes nothing there")
+	o.OnPublished = config.PublishedDelete
+	require.ErrorContains(t, open(), `its rule "keep it" rewrites each DELETE, and PostgreSQL has none beside the relay's statements; make a trigger of it, then run: DROP RULE "keep it" ON public.t`)
+	o.OnPublished = ""
+	_, err = conn.Exec(t.Context(), `CREATE RULE log AS ON UPDATE TO t DO ALSO NOTIFY x`)
+	require.NoError(t, err)
+	require.ErrorContains(t, open(), `its rule "log" rewrites each UPDATE`)
+}

@@ -94,6 +94,9 @@ func OpenTable(ctx context.Context, conn *pgx.Conn, cfg config.Outbox, sinks []S
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
+	if problems, err = t.findRules(ctx, conn); err != nil {
+		return nil, err
+	}
 	if problems, err := t.tryStatus(ctx, conn); len(problems) > 0 || err != nil {
 		return nil, errors.Join(append(problems, err)...)
 	}
@@ -202,6 +205,26 @@ func (t *Table) readColumns(ctx context.Context, conn *pgx.Conn) (keyFacts, erro
 		return facts, fmt.Errorf("reading columns of %s: %w", t.Name, err)
 	}
 	return facts, nil
+}
+
+// findRules refuses rules on what the relay does: PostgreSQL rewrites no statement that has its changes in a WITH, so the first stamp would fail,
+// after the send.
+func (t *Table) findRules(ctx context.Context, conn *pgx.Conn) (problems []error, err error) {
+	rows, err := conn.Query(ctx, `SELECT r.rulename::text, CASE r.ev_type WHEN '2' THEN 'UPDATE' ELSE 'DELETE' END FROM pg_catalog.pg_rewrite r
+		WHERE r.ev_class = $1 AND r.ev_enabled <> 'D' AND (r.ev_type = '2' OR r.ev_type = '4' AND $2) ORDER BY 1`, t.OID, t.Deletes())
+	if err != nil {
+		return nil, fmt.Errorf("reading the rules of %s: %w", t.Name, err)
+	}
+	var name, event string
+	_, err = pgx.ForEachRow(rows, []any{&name, &event}, func() error {
+		problems = append(problems, &TableError{t.Name, fmt.Sprintf("its rule %q rewrites each %s, and PostgreSQL has none beside the relay's statements", name, event),
+			fmt.Sprintf("make a trigger of it, then run: DROP RULE %s ON %s", quote(name), t.Name)})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the rules of %s: %w", t.Name, err)
+	}
+	return problems, nil
 }
 
 func (t *Table) column(name string) (Column, bool) {

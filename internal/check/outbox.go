@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -60,6 +61,14 @@ func (d *doctor) checkOutbox(ctx context.Context, cfg config.Outbox) error {
 		return err
 	}
 	d.add(judgeOutbox("outbox "+t.Name, f, d.server.Role)...)
+	if slices.Contains(f.Lacks, "SELECT") {
+		return nil
+	}
+	statuses, err := t.Statuses(ctx, d.conn)
+	if err != nil {
+		return err
+	}
+	d.add(judgeStatuses("outbox "+t.Name, statuses)...)
 	return nil
 }
 

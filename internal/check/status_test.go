@@ -37,6 +37,30 @@ func TestTheAdviceForATableWithAStatusMendsIt(t *testing.T) {
 	}
 }
 
+func TestStatusesThatNoKeyNamesAreTold(t *testing.T) {
+	t.Parallel()
+	p := healthy(t, pgtest.Migrated(t))
+	p.exec(`ALTER TABLE bookings ADD COLUMN status text, ADD COLUMN claimed_at timestamptz`)
+	p.configure("{table: public.bookings,", "{table: public.bookings, status: {column: status},")
+	for _, line := range failing(p.examine(), Failure) {
+		p.take(line.Fix)
+	}
+	p.well()
+	said := func(level Level) (texts []string) {
+		for _, line := range failing(p.examine(), level) {
+			if line.Name == "outbox public.bookings" {
+				texts = append(texts, line.Text)
+			}
+		}
+		return texts
+	}
+	p.exec(`INSERT INTO bookings (event_type, payload, status) VALUES ('a', '1', 'pending'), ('a', '1', 'pending'), ('a', '1', NULL)`)
+	require.Equal(t, []string{"3 of its 3 newest rows have a status that the relay leaves alone: pending (2), NULL (1)"}, said(Warning), "a slip in the mapping")
+	p.exec(`INSERT INTO bookings (event_type, payload, status) VALUES ('a', '1', 'PENDING')`)
+	require.Empty(t, said(Warning))
+	require.Contains(t, said(OK), "3 of its 4 newest rows have a status that the relay leaves alone: pending (2), NULL (1)")
+}
+
 func TestIndexesOfAStatusAreJudged(t *testing.T) {
 	t.Parallel()
 	pending := relay.Index{Leading: 1, Columns: []string{"id"}, Where: []string{"status = 'A'", "at IS NULL"}}
