@@ -1,4 +1,4 @@
-# docker build -t pgrelay .
+# docker build -t pgrelay --build-arg VERSION=$(git describe --tags --always) .
 # docker build -t pgrelay-sqs --target sqs .     the in-memory SQS of deploy/compose.yaml
 #
 # The build runs on the builder's own architecture and compiles for the image's.
@@ -21,9 +21,10 @@ ENTRYPOINT ["/sqsd", "-addr", "0.0.0.0:9324"]
 
 FROM source AS build
 ARG VERSION=devel
-RUN go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o /out/pgrelay ./cmd/pgrelay
+# timetzdata: the image has no zones, and TZ would be taken for UTC without a word.
+RUN go build -trimpath -tags timetzdata -ldflags "-s -w -X main.version=$VERSION" -o /out/pgrelay ./cmd/pgrelay
 
-# Nothing but the program and the certificates by which it knows AWS.
+# Nothing but the program and the certificates by which it knows AWS and mail servers.
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /out/pgrelay /pgrelay

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const rootLong = `pgrelay sends rows of outbox tables in PostgreSQL to Amazon SQS.
+const rootLong = `pgrelay sends rows of outbox tables in PostgreSQL to Amazon SQS, and as mail.
 
 From nothing to a first message:
   1. Write pgrelay.yaml: the database's URL, a destination, an outbox. README.md

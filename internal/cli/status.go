@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -83,8 +84,8 @@ func printStatus(p *page, st status.Status) {
 	p.table(rows)
 	for _, d := range st.PausedDestinations {
 		p.line("")
-		p.line("destination %s is paused for %s: %s: %s; it is tried again in %s",
-			d.Name, roughly(d.PausedSeconds), d.Reason, d.Detail, roughly(d.ProbeSeconds))
+		p.line("destination %s is paused for %s: %s; it is tried again in %s",
+			d.Name, roughly(d.PausedSeconds), strings.TrimSuffix(d.Reason+": "+d.Detail, ": "), roughly(d.ProbeSeconds))
 	}
 	for _, o := range st.RefusedOutboxes {
 		p.line("")
