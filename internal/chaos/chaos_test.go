@@ -103,7 +103,7 @@ func (w *world) write(ctx context.Context, all *sync.WaitGroup) {
 	all.Go(func() { editor.keepAt(ctx, 250*ms, editor.edit) })
 	all.Go(func() { host.keepAt(ctx, 300*ms, host.invite) })
 	all.Go(func() { clerk.keepAt(ctx, 300*ms, clerk.order) })
-	all.Go(func() { person.keepAt(ctx, 2*time.Second, person.free) })
+	all.Go(func() { person.keepAt(ctx, 2*time.Second, person.decide) })
 	all.Go(func() { busy.keepAt(ctx, 100*ms, busy.beBusy) })
 	all.Go(func() { republisher.keepAt(ctx, 8*time.Second, republisher.republish) })
 }

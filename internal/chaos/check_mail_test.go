@@ -30,7 +30,7 @@ func (h *history) unserved() (bad []violation) {
 			case r.published && !made:
 				what = "is not said to have got it, and the row is marked"
 			case has, !r.published && !r.dead && !r.uncertain, r.uncertain && claimed:
-			case !r.dead || r.mails() && !strings.Contains(r.detail, to):
+			case !r.dead || r.mails() && !r.discarded() && !strings.Contains(r.detail, to):
 				what = fmt.Sprintf("has not got it (dead %t, claimed %t, detail %q)", r.dead, claimed, r.detail)
 			}
 			if what != "" {
@@ -206,6 +206,15 @@ func TestChecksOfMailFindWhatIsWrongAndNothingElse(t *testing.T) {
 			s.mail("A1", bob, "send released", rejected)
 			s.stamp("A1", 1, 1)
 		}, []string{"G1 recipient"}},
+		"one was refused for good and a person has discarded that": {tell: func(s *tale) {
+			s.row(1, invitation, buried)
+			s.claim("A1", 1, 1)
+			s.mail("A1", ann, "send made")
+			s.mail("A1", bob, "send released", rejected)
+			s.stamp("A1", 1, 1)
+			s.note("died", "A1", 1, 0, false, 0)
+			s.letsGo(1)
+		}},
 		"one's answer was lost": {tell: func(s *tale) {
 			s.row(1, invitation, doubtful)
 			s.claim("A1", 1, 1)

@@ -23,12 +23,12 @@ func (wr *writer) republish(ctx context.Context) error {
 	return nil
 }
 
-// holdersSQL finds dead rows that hold their key.
-const holdersSQL = `SELECT row_id FROM pgrelay.failures WHERE outbox = 'pgrelay.outbox_events' AND kind = 'f.held' AND dead_at IS NOT NULL ORDER BY random()`
+// deadSQL finds dead rows of some kinds.
+const deadSQL = `SELECT row_id FROM pgrelay.failures WHERE outbox = 'pgrelay.outbox_events' AND kind = ANY ($1) AND dead_at IS NOT NULL AND NOT uncertain ORDER BY random()`
 
-// free retries or discards a few dead rows that hold their key.
-func (wr *writer) free(ctx context.Context) error {
-	ids, err := wr.ids(ctx, holdersSQL+` LIMIT 3`)
+// decide retries or discards a few dead rows: such as hold their key, and mails that some recipients were refused.
+func (wr *writer) decide(ctx context.Context) error {
+	ids, err := wr.ids(ctx, deadSQL+` LIMIT 5`, []string{"f.held", "mail"})
 	if err != nil || len(ids) == 0 {
 		return err
 	}
@@ -36,8 +36,8 @@ func (wr *writer) free(ctx context.Context) error {
 	return nil
 }
 
-// freeAll retries all of them.
-func (w *world) freeAll() error {
+// free retries all that hold their key.
+func (w *world) free() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	conn, err := w.connect(ctx)
@@ -46,15 +46,15 @@ func (w *world) freeAll() error {
 	}
 	defer closeConn(conn)
 	wr := &writer{w: w, conn: conn}
-	ids, err := wr.ids(ctx, holdersSQL)
+	ids, err := wr.ids(ctx, deadSQL, []string{"f.held"})
 	if err == nil && len(ids) > 0 {
 		w.hand(ctx, withIDs([]string{"dead", "retry", "--table", ownTable}, ids)...)
 	}
 	return err
 }
 
-func (wr *writer) ids(ctx context.Context, sql string) ([]string, error) {
-	rows, err := wr.conn.Query(ctx, sql)
+func (wr *writer) ids(ctx context.Context, sql string, args ...any) ([]string, error) {
+	rows, err := wr.conn.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
 	}

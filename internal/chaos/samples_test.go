@@ -67,7 +67,7 @@ func (s *samples) slot(position string, lag int64) {
 // settle waits until nothing is pending or in flight. What is dead and holds its key is retried.
 func (w *world) settle() error {
 	return w.retry(patience, func() error {
-		if err := w.freeAll(); err != nil {
+		if err := w.free(); err != nil {
 			return err
 		}
 		return w.expect("0 pending, 0 claimed", `SELECT (SELECT count(*) FROM pgrelay.outbox_events WHERE published_at IS NULL AND dead_at IS NULL)
