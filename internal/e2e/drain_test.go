@@ -59,6 +59,7 @@ func TestSIGTERMStampsWhatIsInFlightGivesTheRestBackAndClaimsNothingMore(t *test
 	w := newWorld(t, nil)
 	w.configure(sections{
 		"poller":       slowPoller,
+		"relay":        "{shutdown_timeout: 10m}", // the test says when the calls end
 		"destinations": "{fifo: " + w.queue(fifoQueue) + ", queue: " + w.queue(standardQueue, "concurrency: 1") + "}",
 	})
 	p := w.start()

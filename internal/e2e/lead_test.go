@@ -148,7 +148,7 @@ func TestLeaderThatIsFrozenOrCutOffIsReplacedAndSendsNothingOfWhatItHolds(t *tes
 			w.configure(sections{
 				"poller": slowPoller,
 				"destinations": "{fifo: " + w.queue(fifoQueue) +
-					", queue: {type: sqs, queue: " + standardQueue + ", endpoint: '${SQS}', concurrency: 1, timeout: 30s}}",
+					", queue: {type: sqs, queue: " + standardQueue + ", endpoint: '${SQS}', concurrency: 1, timeout: 10m}}",
 			})
 			own := sqstest.Start(t)
 			own.CreateQueue(standardQueue, nil)

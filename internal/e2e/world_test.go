@@ -79,9 +79,9 @@ func (w *world) configure(change sections) {
 	require.NoError(w.t, os.WriteFile(w.file, []byte(yaml.String()), 0o600))
 }
 
-// queue is a destination at the world's SQS; more keys may be given.
+// queue is a destination at the world's SQS; more keys may be given. Its time-out is longer than any test holds a call.
 func (w *world) queue(name string, more ...string) string {
-	return fmt.Sprintf("{type: sqs, queue: %s, endpoint: '%s', timeout: 30s, pause: {initial: 20ms, max: 200ms}%s}",
+	return fmt.Sprintf("{type: sqs, queue: %s, endpoint: '%s', timeout: 10m, pause: {initial: 20ms, max: 200ms}%s}",
 		name, w.sqs.URL, strings.Join(append([]string{""}, more...), ", "))
 }
 
