@@ -39,7 +39,8 @@ func judgeProbe(err error, role string) Line {
 	case !errors.As(err, &u):
 		return failure(name, "see the server's log, and run `pgrelay check` again", "no session for replication: %s", relay.PublicError(err))
 	case u.Reason == replication.ReasonPermission:
-		return failure(name, fmt.Sprintf("on Amazon RDS GRANT rds_replication TO %s, elsewhere run: ALTER ROLE %[1]s REPLICATION", quote(role)), "the role may not replicate")
+		return failure(name, fmt.Sprintf("on Amazon RDS GRANT rds_replication TO %s, elsewhere run: ALTER ROLE %[1]s REPLICATION", quote(role)),
+			"the role may not replicate")
 	}
 	text, fix, _ := strings.Cut(u.Detail, ": ")
 	return failure(name, fix, "%s", text)
