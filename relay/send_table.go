@@ -114,7 +114,8 @@ func (s *SendTable) mapColumns(c config.SendColumns, columns []sendColumn) (prob
 		switch {
 		case i >= 0 && !fits && m.given == "" && m.add == "": // it happens to have the name
 		case i >= 0 && !columns[i].Written:
-			problems = append(problems, sendProblem{"its column " + quote(name) + " takes no value, because it is generated", "map another with columns: {" + m.key + ": …}"})
+			problems = append(problems, sendProblem{
+				"its column " + quote(name) + " takes no value, because it is generated", "map another with columns: {" + m.key + ": …}"})
 		case i >= 0 && !fits:
 			problems = append(problems, sendProblem{fmt.Sprintf("its %s is %s, not %s", quote(name), columns[i].Type, nouns[m.types[0]]),
 				fmt.Sprintf("map another with columns: {%s: …}, of one of these types: %s", m.key, strings.Join(m.types, ", "))})

@@ -75,13 +75,13 @@ func TestCommittedRowsArriveOnceHoweverTheyWereWritten(t *testing.T) {
 	}
 	write()
 	p := w.stream()
-	w.arrive(standardQueue, total)
+	w.reach(standardQueue, total)
 	write()
-	w.arrive(standardQueue, total)
+	w.reach(standardQueue, total)
 	p.stop()
 	write()
 	p = w.stream()
-	w.arrive(standardQueue, total)
+	w.reach(standardQueue, total)
 	w.settled(0)
 	p.stop() // what it was about to send twice is out by now
 	// Sorted, as ElementsMatch would compare each of so many with each.
@@ -99,8 +99,8 @@ func TestTransactionOfAHundredThousandRowsArrivesOnce(t *testing.T) {
 	p := w.stream()
 	const n = 100_000
 	w.insert("q", n)
-	for some := n / 10; some <= n; some += n / 10 {
-		w.arrive(standardQueue, some) // so many, each within patience
+	for some := n / 100; some <= n; some += n / 100 {
+		w.reach(standardQueue, some) // so many, each within patience
 	}
 	w.settled(0)
 	p.stop()

@@ -58,7 +58,7 @@ func (l *load) stop() {
 // flows waits until more rows have arrived than by now.
 func (w *world) flows() {
 	w.t.Helper()
-	w.arrive(standardQueue, w.sqs.Count(standardQueue)+20)
+	w.reach(standardQueue, w.sqs.Count(standardQueue)+20)
 }
 
 // standBy starts a second instance.

@@ -120,11 +120,17 @@ func (w *world) insert(kind string, n int) []string {
 // arrive waits until a queue has accepted n messages and returns them all.
 func (w *world) arrive(queue string, n int) []sqstest.Message {
 	w.t.Helper()
+	w.reach(queue, n)
+	return w.sqs.Messages(queue)
+}
+
+// reach is arrive for many messages, which it does not copy.
+func (w *world) reach(queue string, n int) {
+	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	err := w.sqs.Wait(ctx, queue, n)
 	require.NoError(w.t, err, "%d of %d messages have arrived in %s", w.sqs.Count(queue), n, queue)
-	return w.sqs.Messages(queue)
 }
 
 // settled waits until so many rows of outbox_events are pending and none is claimed.

@@ -12,8 +12,8 @@ import (
 	"pgrelay/internal/proctest"
 )
 
-// stopTimeout is more than pgrelay's own shutdown_timeout.
-const stopTimeout = 30 * time.Second
+// stopTimeout is more than pgrelay's own shutdown_timeout, on a busy machine too.
+const stopTimeout = time.Minute
 
 // Program runs pgrelay as a user would, in the directory of its configuration.
 type Program struct {
