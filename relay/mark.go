@@ -105,16 +105,24 @@ func unwrittenSQL(alias string) string {
 }
 
 // assignments is a SET list in the making.
-type assignments []string
+type assignments []assignment
+
+type assignment struct{ column, value string }
 
 // set adds a column where the table has it.
 func (a *assignments) set(column, value string) {
 	if column != "" {
-		*a = append(*a, quote(column)+" = "+value)
+		*a = append(*a, assignment{column, value})
 	}
 }
 
-func (a assignments) String() string { return strings.Join(a, ", ") }
+func (a assignments) String() string {
+	items := make([]string, len(a))
+	for i, one := range a {
+		items[i] = quote(one.column) + " = " + one.value
+	}
+	return strings.Join(items, ", ")
+}
 
 // state sets the status and its time.
 func (t *Table) state(a *assignments, value string) {
@@ -125,29 +133,32 @@ func (t *Table) state(a *assignments, value string) {
 }
 
 // claiming is what a claim writes, empty for most tables.
-func (t *Table) claiming() string {
-	var a assignments
+func (t *Table) claiming() string { return t.claimed().String() }
+
+func (t *Table) claimed() (a assignments) {
 	t.state(&a, t.cfg.Status.Processing)
 	a.set(t.names.claimedAt, "now()")
-	return a.String()
+	return a
 }
 
 // delivering is the mark of a row that was delivered.
-func (t *Table) delivering() string {
-	var a assignments
+func (t *Table) delivering() string { return t.delivered().String() }
+
+func (t *Table) delivered() (a assignments) {
 	t.state(&a, t.cfg.Status.Published)
 	a.set(t.names.publishedAt, "now()")
 	a.set(t.names.nextAttemptAt, t.nothing(t.names.nextAttemptAt, "now()"))
 	a.set(t.names.lastError, t.nothing(t.names.lastError, "''"))
-	return a.String()
+	return a
 }
 
 // failure is what is known of a row that did not go through, as SQL.
 type failure struct{ attempts, wait, reason, detail string }
 
 // burying takes a row that is dead out of the pending set.
-func (t *Table) burying(f failure) string {
-	var a assignments
+func (t *Table) burying(f failure) string { return t.buried(f).String() }
+
+func (t *Table) buried(f failure) (a assignments) {
 	t.state(&a, t.cfg.Status.Dead)
 	if t.ownDeadMark() {
 		a.set(t.names.deadAt, "now()")
@@ -157,7 +168,7 @@ func (t *Table) burying(f failure) string {
 	a.set(t.names.attempts, f.attempts)
 	a.set(t.names.nextAttemptAt, t.nothing(t.names.nextAttemptAt, "now()"))
 	a.set(t.names.lastError, t.lastError(f))
-	return a.String()
+	return a
 }
 
 // returning sets a row that was claimed back to pending; what is known of its failure is written where failed is true.

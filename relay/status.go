@@ -85,14 +85,14 @@ func (t *Table) tryValue(ctx context.Context, conn *pgx.Conn, v statusValue, che
 	}
 	for _, check := range checks {
 		var allowed bool
-		sql := fmt.Sprintf("SELECT (%s) IS NOT FALSE FROM (SELECT %s AS %s) o", check.expr, cast, quote(c.Name))
+		sql := fmt.Sprintf("SELECT (%s) IS NOT FALSE FROM (SELECT %s AS %s) o", check.Expr, cast, quote(c.Name))
 		if err := conn.QueryRow(ctx, sql).Scan(&allowed); err != nil {
-			return "", nil, fmt.Errorf("trying constraint %s of %s: %w", check.name, t.Name, err)
+			return "", nil, fmt.Errorf("trying constraint %s of %s: %w", check.Name, t.Name, err)
 		}
 		if !allowed {
-			return "", t.refuseValue(v, fmt.Sprintf("its constraint %q does not allow it", check.name),
+			return "", t.refuseValue(v, fmt.Sprintf("its constraint %q does not allow it", check.Name),
 				fmt.Sprintf("give the value that it allows, or run: ALTER TABLE %s DROP CONSTRAINT %s, ADD CONSTRAINT %[2]s CHECK ((%s) OR %s = %s)",
-					t.Name, quote(check.name), check.expr, quote(c.Name), literal)), nil
+					t.Name, quote(check.Name), check.Expr, quote(c.Name), literal)), nil
 		}
 	}
 	return text, nil, nil
@@ -111,7 +111,7 @@ func (t *Table) refuseValue(v statusValue, what, hint string) error {
 }
 
 // statusCheck is a constraint on the status alone.
-type statusCheck struct{ name, expr string }
+type statusCheck struct{ Name, Expr string }
 
 func (t *Table) statusChecks(ctx context.Context, conn *pgx.Conn) ([]statusCheck, error) {
 	rows, err := conn.Query(ctx, `
@@ -122,7 +122,7 @@ func (t *Table) statusChecks(ctx context.Context, conn *pgx.Conn) ([]statusCheck
 		return nil, fmt.Errorf("reading the constraints of %s: %w", t.Name, err)
 	}
 	checks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c statusCheck, err error) {
-		err = row.Scan(&c.name, &c.expr)
+		err = row.Scan(&c.Name, &c.Expr)
 		return c, err
 	})
 	if err != nil {

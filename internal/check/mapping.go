@@ -33,3 +33,8 @@ func judgeStatuses(name string, statuses []relay.StatusCount) []Line {
 }
 
 const statusesNamed = 5
+
+func judgeObjection(name string, o relay.Objection) Line {
+	return failure(name, "map the column that it asks for, or change the constraint: without the mark a row stays in flight after its send, and goes again after a restart",
+		"its constraint %q refuses %s for %d of the %d newest pending rows", o.Constraint, o.What, o.Rows, o.Of)
+}

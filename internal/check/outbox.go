@@ -69,6 +69,13 @@ func (d *doctor) checkOutbox(ctx context.Context, cfg config.Outbox) error {
 		return err
 	}
 	d.add(judgeStatuses("outbox "+t.Name, statuses)...)
+	objections, err := t.Objections(ctx, d.conn)
+	if err != nil {
+		return err
+	}
+	for _, o := range objections {
+		d.add(judgeObjection("outbox "+t.Name, o))
+	}
 	return nil
 }
 

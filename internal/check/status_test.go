@@ -61,6 +61,19 @@ func TestStatusesThatNoKeyNamesAreTold(t *testing.T) {
 	require.Contains(t, said(OK), "3 of its 4 newest rows have a status that the relay leaves alone: pending (2), NULL (1)")
 }
 
+func TestConstraintThatWouldRefuseAStampIsNamedBeforeTheSend(t *testing.T) {
+	t.Parallel()
+	p := healthy(t, pgtest.Migrated(t))
+	p.exec(`ALTER TABLE bookings ADD COLUMN sent_by text, ADD CONSTRAINT known CHECK (published_at IS NULL OR sent_by IS NOT NULL),
+		ADD CONSTRAINT priced CHECK (payload IS NOT NULL)`)
+	p.well()
+	p.exec(`INSERT INTO bookings (event_type, payload, sent_by) VALUES ('a', '1', 'x'), ('a', '1', NULL)`)
+	lines := failing(p.examine(), Failure)
+	require.Len(t, lines, 2)
+	require.Equal(t, `its constraint "known" refuses the mark of death for 1 of the 2 newest pending rows`, lines[0].Text)
+	require.Equal(t, `its constraint "known" refuses the mark of delivery for 1 of the 2 newest pending rows`, lines[1].Text)
+}
+
 func TestIndexesOfAStatusAreJudged(t *testing.T) {
 	t.Parallel()
 	pending := relay.Index{Leading: 1, Columns: []string{"id"}, Where: []string{"status = 'A'", "at IS NULL"}}
