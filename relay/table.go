@@ -217,7 +217,8 @@ func (t *Table) findRules(ctx context.Context, conn *pgx.Conn) (problems []error
 	}
 	var name, event string
 	_, err = pgx.ForEachRow(rows, []any{&name, &event}, func() error {
-		problems = append(problems, &TableError{t.Name, fmt.Sprintf("its rule %q rewrites each %s, and PostgreSQL has none beside the relay's statements", name, event),
+		problems = append(problems, &TableError{t.Name,
+			fmt.Sprintf("its rule %q rewrites each %s, and PostgreSQL has none beside the relay's statements", name, event),
 			fmt.Sprintf("make a trigger of it, then run: DROP RULE %s ON %s", quote(name), t.Name)})
 		return nil
 	})

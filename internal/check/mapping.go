@@ -35,6 +35,6 @@ func judgeStatuses(name string, statuses []relay.StatusCount) []Line {
 const statusesNamed = 5
 
 func judgeObjection(name string, o relay.Objection) Line {
-	return failure(name, "map the column that it asks for, or change the constraint: without the mark a row stays in flight after its send, and goes again after a restart",
+	return failure(name, "map the column that it asks for, or change the constraint: a row without its mark stays in flight, and goes again after a restart",
 		"its constraint %q refuses %s for %d of the %d newest pending rows", o.Constraint, o.What, o.Rows, o.Of)
 }
