@@ -148,13 +148,3 @@ func TestAnOpenThatRunEndsIsNoFault(t *testing.T) {
 		require.Empty(t, s.logged())
 	})
 }
-
-func TestACallHasADeadline(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := begin(t, &fakePublisher{answer: slow(time.Hour)}, nil)
-		s.enqueue(rows(0, 1))
-		pass(15 * time.Second)
-		require.Equal(t, map[string]verdictKind{"0": verdictUnknown}, s.kinds(t))
-	})
-}

@@ -124,7 +124,7 @@ func TestEachRecipientHasATimeOutOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, claims := beginMail(t, func(ctx context.Context, m *Message) (Result, *Fault) {
 			if m.Recipient == "bob" {
-				<-ctx.Done()
+				<-time.After(15 * time.Second) // the publisher's deadline
 				return Result{Outcome: OutcomeUnknown, Reason: "timeout", Detail: "no answer"}, nil
 			}
 			<-time.After(10 * time.Second)
