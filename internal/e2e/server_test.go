@@ -130,13 +130,13 @@ func TestSlowQueueAndShortTimeoutOfTheWalsenderCutNoStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	w.configure(sections{"poller": slowPoller, "relay": "{batch_size: 10}", "destinations": "{fifo: " + w.queue(fifoQueue) + ", queue: " + w.queue(standardQueue, "concurrency: 1") + "}"})
-	w.exec(fmt.Sprintf(`ALTER DATABASE %s SET wal_sender_timeout = '6s'`, w.db.Name))
+	w.exec(fmt.Sprintf(`ALTER DATABASE %s SET wal_sender_timeout = '10s'`, w.db.Name))
 	slow := holdCalls(t, w.sqs.Server)
 	p := w.stream()
 	started := w.string(`SELECT clock_timestamp()::text`)
 	n := 0
 	// So few that they can be sent one call after the other.
-	for w.string(`SELECT (clock_timestamp() > $1::text::timestamptz + interval '18 s')::text FROM pg_sleep(0.2)`, started) == "false" {
+	for w.string(`SELECT (clock_timestamp() > $1::text::timestamptz + interval '25 s')::text FROM pg_sleep(0.2)`, started) == "false" {
 		w.insert("q", 10)
 		n += 10
 	}
