@@ -173,7 +173,7 @@ func (f *figures) String() string {
 	}{
 		{"events committed", f.rows}, {"delivered", f.delivered}, {"dead with a reason", f.dead}, {"sent at most once, outcome unknown", f.uncertain}, {"lost, repeated without a reason, out of order or otherwise against a guarantee", f.violations},
 		{"times that a dead row held its key", f.held}, {"set back by hand, and stamped without being sent as the ledger had them", f.recorded},
-		{"messages sent", f.sends}, {"mails accepted", f.mails}, {"of them dropped by the FIFO queue as repeats", f.dropped}, {"rows claimed", f.claims}, {"leads taken", f.leads},
+		{"messages sent", f.sends}, {"of them dropped by the FIFO queue as repeats", f.dropped}, {"mails accepted", f.mails}, {"rows claimed", f.claims}, {"leads taken", f.leads},
 		{"processes", f.processes}, {"faults", times}, {"positions that the slot confirmed, of those seen each second", f.confirmed},
 		{"the slot's longest lag (faults included)", size(f.lag)}, {"most memory of a process", size(f.memory)},
 		{"longest time from the last fault until nothing was pending", f.drained.Round(100 * ms)},
