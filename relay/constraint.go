@@ -9,6 +9,25 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// tableCheck is a CHECK of the table's.
+type tableCheck struct{ Name, Expr string }
+
+// checks are the table's constraints, or those on one column alone.
+func (t *Table) checks(ctx context.Context, conn *pgx.Conn, column string) ([]tableCheck, error) {
+	rows, err := conn.Query(ctx, `
+		SELECT c.conname::text, pg_catalog.pg_get_expr(c.conbin, c.conrelid) FROM pg_catalog.pg_constraint c
+		  LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.conrelid AND a.attname = $2
+		 WHERE c.conrelid = $1 AND c.contype = 'c' AND ($2 = '' OR c.conkey = ARRAY[a.attnum]) ORDER BY 1`, t.OID, column)
+	if err != nil {
+		return nil, fmt.Errorf("reading the constraints of %s: %w", t.Name, err)
+	}
+	checks, err := pgx.CollectRows(rows, pgx.RowToStructByPos[tableCheck])
+	if err != nil {
+		return nil, fmt.Errorf("reading the constraints of %s: %w", t.Name, err)
+	}
+	return checks, nil
+}
+
 // Objection is a constraint of the table's that would refuse what the relay writes to rows which are pending.
 type Objection struct {
 	Constraint string
@@ -22,14 +41,9 @@ const objectionRows = 100
 // Objections tries what the relay will write on the newest pending rows, without writing it: a CHECK of several columns may ask for one that
 // nobody maps, and a stamp that it refuses comes after the send.
 func (t *Table) Objections(ctx context.Context, conn *pgx.Conn) (all []Objection, err error) {
-	rows, err := conn.Query(ctx, `SELECT conname::text, pg_catalog.pg_get_expr(conbin, conrelid) FROM pg_catalog.pg_constraint
-		WHERE conrelid = $1 AND contype = 'c' ORDER BY conname`, t.OID)
+	checks, err := t.checks(ctx, conn, "")
 	if err != nil {
-		return nil, t.explain(err)
-	}
-	checks, err := pgx.CollectRows(rows, pgx.RowToStructByPos[statusCheck])
-	if err != nil {
-		return nil, t.explain(err)
+		return nil, err
 	}
 	for _, check := range checks {
 		for _, write := range t.writes() {

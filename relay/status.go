@@ -44,7 +44,7 @@ func (t *Table) tryStatus(ctx context.Context, conn *pgx.Conn) (problems []error
 	if !t.hasStatus() {
 		return nil, nil
 	}
-	checks, err := t.statusChecks(ctx, conn)
+	checks, err := t.checks(ctx, conn, t.names.status)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (t *Table) tryStatus(ctx context.Context, conn *pgx.Conn) (problems []error
 }
 
 // tryValue gives the value as the column stores it.
-func (t *Table) tryValue(ctx context.Context, conn *pgx.Conn, v statusValue, checks []statusCheck) (text string, problem, err error) {
+func (t *Table) tryValue(ctx context.Context, conn *pgx.Conn, v statusValue, checks []tableCheck) (text string, problem, err error) {
 	c, _ := t.column(t.names.status)
 	literal := stringLiteral(v.value)
 	cast := fmt.Sprintf("CAST(%s AS %s)", literal, c.Declared)
@@ -108,27 +108,6 @@ func widen(c Column, value string) string {
 
 func (t *Table) refuseValue(v statusValue, what, hint string) error {
 	return &TableError{t.Name, fmt.Sprintf("status.%s: %q: %s", v.key, v.value, what), hint}
-}
-
-// statusCheck is a constraint on the status alone.
-type statusCheck struct{ Name, Expr string }
-
-func (t *Table) statusChecks(ctx context.Context, conn *pgx.Conn) ([]statusCheck, error) {
-	rows, err := conn.Query(ctx, `
-		SELECT c.conname, pg_catalog.pg_get_expr(c.conbin, c.conrelid) FROM pg_catalog.pg_constraint c
-		  JOIN pg_catalog.pg_attribute a ON a.attrelid = c.conrelid AND a.attname = $2
-		 WHERE c.conrelid = $1 AND c.contype = 'c' AND c.conkey = ARRAY[a.attnum] ORDER BY c.conname`, t.OID, t.names.status)
-	if err != nil {
-		return nil, fmt.Errorf("reading the constraints of %s: %w", t.Name, err)
-	}
-	checks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c statusCheck, err error) {
-		err = row.Scan(&c.Name, &c.Expr)
-		return c, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading the constraints of %s: %w", t.Name, err)
-	}
-	return checks, nil
 }
 
 // foreign says that a status is none that the relay knows.

@@ -131,6 +131,14 @@ func (s *tale) mail(process, to, ends string, change ...func(*send)) {
 	}
 }
 
+// annAndBob claims the row, and has Ann get hers and Bob's end as it says.
+func (s *tale) annAndBob(ends string, change ...func(*send)) {
+	s.claim("A1", 1, 1)
+	s.mail("A1", ann, "send made")
+	s.mail("A1", bob, ends, change...)
+	s.stamp("A1", 1, 1)
+}
+
 // both claims the row and has Ann and Bob get theirs.
 func (s *tale) both(process string, epoch int64) {
 	s.claim(process, 1, epoch)
@@ -159,27 +167,9 @@ func TestChecksOfMailFindWhatIsWrongAndNothingElse(t *testing.T) {
 			s.mail("A1", ann, "send made")
 			s.stamp("A1", 1, 1)
 		}, []string{"G1 recipient"}},
-		"one has it and there is no claim": {func(s *tale) {
-			s.row(1, invitation, doubtful)
-			s.claim("A1", 1, 1)
-			s.mail("A1", ann, "send made")
-			s.mail("A1", bob, "send released", lost)
-			s.stamp("A1", 1, 1)
-		}, []string{"G1 recipient"}},
-		"one is uncertain and there is no claim": {func(s *tale) {
-			s.row(1, invitation, doubtful)
-			s.claim("A1", 1, 1)
-			s.mail("A1", ann, "send made")
-			s.mail("A1", bob, "send released", gone)
-			s.stamp("A1", 1, 1)
-		}, []string{"G1 recipient"}},
-		"one has none and is said to": {func(s *tale) {
-			s.row(1, invitation)
-			s.claim("A1", 1, 1)
-			s.mail("A1", ann, "send made")
-			s.mail("A1", bob, "send made", gone)
-			s.stamp("A1", 1, 1)
-		}, []string{"G1 recipient"}},
+		"one has it and there is no claim":       {func(s *tale) { s.row(1, invitation, doubtful); s.annAndBob("send released", lost) }, []string{"G1 recipient"}},
+		"one is uncertain and there is no claim": {func(s *tale) { s.row(1, invitation, doubtful); s.annAndBob("send released", gone) }, []string{"G1 recipient"}},
+		"one has none and is said to":            {func(s *tale) { s.row(1, invitation); s.annAndBob("send made", gone) }, []string{"G1 recipient"}},
 		"one has two": {func(s *tale) {
 			s.row(1, invitation)
 			s.claim("A1", 1, 1)
@@ -192,50 +182,17 @@ func TestChecksOfMailFindWhatIsWrongAndNothingElse(t *testing.T) {
 			s.mail("A1", ann, "send released", deferred)
 			s.both("A1", 1)
 		}},
-		"one was refused for good and is named": {tell: func(s *tale) {
-			s.row(1, invitation, noted)
-			s.claim("A1", 1, 1)
-			s.mail("A1", ann, "send made")
-			s.mail("A1", bob, "send released", rejected)
-			s.stamp("A1", 1, 1)
-		}},
-		"one was refused for good and is not named": {func(s *tale) {
-			s.row(1, invitation, forgotten)
-			s.claim("A1", 1, 1)
-			s.mail("A1", ann, "send made")
-			s.mail("A1", bob, "send released", rejected)
-			s.stamp("A1", 1, 1)
-		}, []string{"G1 recipient"}},
+		"one was refused for good and is named":     {tell: func(s *tale) { s.row(1, invitation, noted); s.annAndBob("send released", rejected) }},
+		"one was refused for good and is not named": {func(s *tale) { s.row(1, invitation, forgotten); s.annAndBob("send released", rejected) }, []string{"G1 recipient"}},
 		"one was refused for good and a person has discarded that": {tell: func(s *tale) {
 			s.row(1, invitation, buried)
-			s.claim("A1", 1, 1)
-			s.mail("A1", ann, "send made")
-			s.mail("A1", bob, "send released", rejected)
-			s.stamp("A1", 1, 1)
+			s.annAndBob("send released", rejected)
 			s.note("died", "A1", 1, 0, false, 0)
 			s.letsGo(1)
 		}},
-		"one's answer was lost": {tell: func(s *tale) {
-			s.row(1, invitation, doubtful)
-			s.claim("A1", 1, 1)
-			s.mail("A1", ann, "send made")
-			s.mail("A1", bob, "send unknown", gone)
-			s.stamp("A1", 1, 1)
-		}},
-		"one is uncertain for no reason": {func(s *tale) {
-			s.row(1, invitation, doubtful)
-			s.claim("A1", 1, 1)
-			s.mail("A1", ann, "send made")
-			s.mail("A1", bob, "send unknown")
-			s.stamp("A1", 1, 1)
-		}, []string{"G11 doubt"}},
-		"one is uncertain and the row is marked": {func(s *tale) {
-			s.row(1, invitation)
-			s.claim("A1", 1, 1)
-			s.mail("A1", ann, "send made")
-			s.mail("A1", bob, "send unknown", lost)
-			s.stamp("A1", 1, 1)
-		}, []string{"G1 recipient"}},
+		"one's answer was lost":                  {tell: func(s *tale) { s.row(1, invitation, doubtful); s.annAndBob("send unknown", gone) }},
+		"one is uncertain for no reason":         {func(s *tale) { s.row(1, invitation, doubtful); s.annAndBob("send unknown") }, []string{"G11 doubt"}},
+		"one is uncertain and the row is marked": {func(s *tale) { s.row(1, invitation); s.annAndBob("send unknown", lost) }, []string{"G1 recipient"}},
 		"one is uncertain as the relay died": {tell: func(s *tale) {
 			s.row(1, invitation, doubtful)
 			s.claim("A1", 1, 1)
@@ -275,10 +232,7 @@ func TestChecksOfMailFindWhatIsWrongAndNothingElse(t *testing.T) {
 		}, []string{"G11 doubt"}},
 		"one is uncertain and the link broke later": {func(s *tale) {
 			s.row(1, invitation, doubtful)
-			s.claim("A1", 1, 1)
-			s.mail("A1", ann, "send made")
-			s.mail("A1", bob, "send unknown")
-			s.stamp("A1", 1, 1)
+			s.annAndBob("send unknown")
 			s.h.faults = append(s.h.faults, faultOn("mail link cut", "A-mail", s.tick(), s.tick()))
 		}, []string{"G11 doubt"}},
 		"more are uncertain than were on their way": {func(s *tale) {

@@ -16,15 +16,17 @@ type lateConn struct{ net.Conn }
 
 func (lateConn) Close() error { return nil }
 
-// late takes the idle connection. It is closed when the test ends.
-func late(t *testing.T, p *Publisher) *connection {
+// late takes the idle connection for a call that ends at a command. It is closed when the test ends.
+func late(t *testing.T, p *Publisher, s *smtptest.Server, verb string) (context.Context, *connection) {
 	t.Helper()
 	c := p.idle.get()
 	require.NotNil(t, c)
 	raw := c.raw
 	t.Cleanup(func() { _ = raw.Close() })
 	c.raw = lateConn{raw}
-	return c
+	ctx, cancel := context.WithCancel(t.Context())
+	s.SetFault(ending(verb, cancel))
+	return ctx, c
 }
 
 // ending ends a call at a command, which is answered nevertheless.
@@ -41,9 +43,7 @@ func ending(verb string, cancel func()) func(smtptest.Command) smtptest.Fault {
 func TestConnectionOfAnEndedCallIsNotKept(t *testing.T) {
 	t.Parallel()
 	p, s := start(t)
-	c := late(t, p)
-	ctx, cancel := context.WithCancel(t.Context())
-	s.SetFault(ending("DOT", cancel))
+	ctx, c := late(t, p, s, "DOT")
 	result, fault, _ := p.deliver(ctx, c, &letter{from: ada, to: bob, data: []byte("Subject: s\r\n\r\ntext\r\n")})
 	require.Nil(t, fault)
 	require.Equal(t, relay.OutcomeDelivered, result.Outcome, "it was answered")
@@ -53,9 +53,7 @@ func TestConnectionOfAnEndedCallIsNotKept(t *testing.T) {
 func TestConnectionOfAnEndedOpenIsNotKept(t *testing.T) {
 	t.Parallel()
 	p, s := start(t)
-	c := late(t, p)
-	ctx, cancel := context.WithCancel(t.Context())
-	s.SetFault(ending("RSET", cancel))
+	ctx, c := late(t, p, s, "RSET")
 	require.NotNil(t, p.greet(ctx, c))
 }
 
